@@ -1,0 +1,1 @@
+"""Calibration, uncertainty and shift metrics for probabilistic classifiers. Nothing public yet."""

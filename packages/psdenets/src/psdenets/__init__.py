@@ -1,0 +1,1 @@
+"""Image classifiers of infinite depth whose weights are partially stochastic. Nothing public yet."""

@@ -1,0 +1,1 @@
+"""Partially stochastic weight processes."""

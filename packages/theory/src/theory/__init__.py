@@ -1,0 +1,1 @@
+"""Numerical checks of the theorems on partially stochastic infinitely deep networks. Nothing public yet."""
