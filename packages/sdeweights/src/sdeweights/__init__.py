@@ -1,1 +1,42 @@
-"""Partially stochastic weight processes."""
+"""Weights that follow an SDE on part of depth or part of their coordinates, and an ODE elsewhere.
+
+dh = f_h(t, h; w) dt                                           hidden state, all of [0, 1]
+dw = f_q(t, w) dt + 1[t1 < t < t2] P_S g(t, w) P_S dB          weights: noisy only on S x (t1, t2); Ito
+KL = E 1/2 int_{t1}^{t2} |g_SS^{-1} (f_q - f_p)_S|^2 dt
+"""
+
+from sdeweights import indices
+from sdeweights.brownian import Increments, draw
+from sdeweights.cuts import Cut
+from sdeweights.drifts import BottleneckDrift, PriorPlus, SplitDrift, bottleneck
+from sdeweights.errors import NonFiniteState
+from sdeweights.flow import flow
+from sdeweights.functional import Functional, flatten
+from sdeweights.grid import Grid
+from sdeweights.kl import path_kl
+from sdeweights.path import WeightPath
+from sdeweights.priors import Brownian, OrnsteinUhlenbeck, Prior
+from sdeweights.process import WeightProcess
+
+__all__ = [
+    "BottleneckDrift",
+    "Brownian",
+    "Cut",
+    "Functional",
+    "Grid",
+    "Increments",
+    "NonFiniteState",
+    "OrnsteinUhlenbeck",
+    "Prior",
+    "PriorPlus",
+    "SplitDrift",
+    "WeightPath",
+    "WeightProcess",
+    "bottleneck",
+    "draw",
+    "flatten",
+    "flow",
+    "indices",
+    "path_kl",
+]
+__version__ = "0.1.0"

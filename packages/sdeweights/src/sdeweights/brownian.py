@@ -1,0 +1,77 @@
+"""Brownian increments on the steps of the stochastic phase, and their time integrals.
+
+    dB = B(t + h) - B(t)                    variance h
+    Z  = int_t^{t+h} (B(s) - B(t)) ds       variance h^3 / 3, covariance with dB h^2 / 2
+
+Exactly one normal is drawn for dB, and one more for Z where a scheme asks for it, for each sample, step and stochastic
+coordinate; none is drawn for anything else.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+
+class Increments(NamedTuple):
+    """Increments of m Brownian motions over equal steps of length ``dt``.
+
+    Attributes:
+        dt: length of a step.
+        dB: (samples, steps, m).
+        Z: time integrals, (samples, steps, m), or None where they were not drawn.
+    """
+
+    dt: float
+    dB: Tensor
+    Z: Tensor | None = None
+
+    @property
+    def gaussians(self) -> int:
+        """How many normal numbers these increments hold."""
+        return self.dB.numel() * (1 if self.Z is None else 2)
+
+    def coarsen(self, factor: int) -> Increments:
+        """The same Brownian motion seen on steps ``factor`` times as long.
+
+        dB adds up; over a long step made of short ones, Z = sum_j Z_j + (h - t_j - h_j) dB_j: what was gained in
+        step j stays for the rest of the long step.
+        """
+        samples, steps, m = self.dB.shape
+        if factor < 1 or steps % factor:
+            raise ValueError(f"expected factor to divide the {steps} steps, got {factor}")
+        dB = self.dB.reshape(samples, steps // factor, factor, m)
+        if self.Z is None:
+            return Increments(self.dt * factor, dB.sum(2))
+        remaining = self.dt * torch.arange(factor - 1, -1, -1, dtype=dB.dtype, device=dB.device)
+        Z = self.Z.reshape(dB.shape) + remaining[:, None] * dB
+        return Increments(self.dt * factor, dB.sum(2), Z.sum(2))
+
+
+def draw(
+    samples: int,
+    steps: int,
+    m: int,
+    dt: float,
+    *,
+    noises: int = 1,
+    generator: torch.Generator | None = None,
+    dtype: torch.dtype = torch.float32,
+    device: torch.device | str = "cpu",
+) -> Increments:
+    """Draw increments; ``noises=2`` draws the time integrals too.
+
+    Samples are drawn one after the other, so that sample i depends on the state of the generator and on i alone, and
+    ``samples=8`` gives what two calls with ``samples=4`` give.
+    """
+    normals = torch.empty((samples, noises, steps, m), dtype=dtype, device=device)
+    for sample in normals:
+        sample.normal_(generator=generator)
+    dB = normals[:, 0] * math.sqrt(dt)
+    if noises == 1:
+        return Increments(dt, dB)
+    Z = dt / 2 * (dB + normals[:, 1] * math.sqrt(dt / 3))
+    return Increments(dt, dB, Z)

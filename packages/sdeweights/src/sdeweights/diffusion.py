@@ -1,0 +1,144 @@
+"""The diffusion g(t, w) as a linear map of noise: scalar, diagonal or dense, and what schemes need of it.
+
+What a diffusion is follows from the shape of g(t, w) for one weight vector w of shape (d,):
+
+    () or (1,)   scalar      g(t, w) dB, the same factor for every coordinate
+    (d,)         diagonal    g_i(t, w) dB_i
+    (d, d)       dense       sum_j g_ij(t, w) dB_j
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from enum import StrEnum
+
+import torch
+from torch import Tensor
+
+Field = Callable[[Tensor, Tensor], Tensor]  # (t, w) -> something of w's leading shape
+
+
+class Kind(StrEnum):
+    """Shape of a diffusion."""
+
+    SCALAR = "scalar"
+    DIAGONAL = "diagonal"
+    DENSE = "dense"
+
+
+def kind_of(diffusion: Field, t: Tensor, w: Tensor) -> Kind:
+    """The kind of g, told by its value at one weight vector w of shape (d,)."""
+    g = diffusion(t, w)
+    d = len(w)
+    # For d = 1 the shapes (1,) of scalar and diagonal agree, and so do the maps.
+    if g.shape in ((), (1,)):
+        return Kind.DIAGONAL if g.shape == (d,) else Kind.SCALAR
+    if g.shape == (d,):
+        return Kind.DIAGONAL
+    if g.shape == (d, d):
+        return Kind.DENSE
+    raise ValueError(f"expected g(t, w) of shape (), ({d},) or ({d}, {d}) for w of shape ({d},), got {tuple(g.shape)}")
+
+
+def depends_on_state(diffusion: Field, t: Tensor, w: Tensor) -> bool:
+    """Whether g(t, w) is computed from w at all; if not, the noise is additive."""
+    with torch.enable_grad():
+        probe = w.detach().clone().requires_grad_()
+        g = diffusion(t, probe)
+        if not g.requires_grad:
+            return False
+        return torch.autograd.grad(g.sum(), probe, allow_unused=True)[0] is not None
+
+
+def restrict(kind: Kind, g: Tensor, indices: Tensor) -> Tensor:
+    """g_SS: the part of a diffusion that maps noise of the coordinates S to the coordinates S."""
+    if kind is Kind.SCALAR:
+        return g
+    if kind is Kind.DIAGONAL:
+        return g[..., indices]
+    return g[..., indices, :][..., indices]
+
+
+def apply(kind: Kind, g: Tensor, x: Tensor) -> Tensor:
+    """g x."""
+    if kind is Kind.DENSE:
+        return (g @ x.unsqueeze(-1)).squeeze(-1)
+    return g * x
+
+
+def solve(kind: Kind, g: Tensor, x: Tensor) -> Tensor:
+    """g^{-1} x, by solving rather than inverting; a ``ValueError`` where g is singular.
+
+    Example:
+        >>> solve(Kind.SCALAR, torch.tensor(0.5), torch.tensor([1.0, 2.0]))
+        tensor([2., 4.])
+    """
+    if kind is Kind.DENSE:
+        solution, info = torch.linalg.solve_ex(g, x.unsqueeze(-1))
+        if bool((info != 0).any()):
+            raise ValueError(
+                "expected a diffusion that is invertible on the stochastic coordinates, got a singular matrix"
+            )
+        return solution.squeeze(-1)
+    if bool((g == 0).any()):
+        raise ValueError("expected a diffusion that is nonzero on the stochastic coordinates, got 0")
+    return x / g
+
+
+def own_slope(diffusion: Field, t: Tensor, w: Tensor, noisy: Tensor) -> Tensor:
+    """d g_i / d w_i for a diagonal diffusion in which g_i depends on w_i alone; shape (..., m).
+
+    ``noisy`` are the places in w of the m coordinates that g drives.
+    """
+    return _pull_back(diffusion, t, w, None)[..., noisy]
+
+
+def require_elementwise(diffusion: Field, t: Tensor, w: Tensor, noisy: Tensor, scheme: str) -> None:
+    """Refuse a diagonal diffusion in which some g_i depends on another coordinate than w_i.
+
+    The Jacobian J of such a g is not diagonal, so that J^T r differs from r * J^T 1 for a random vector of signs r
+    (both agree by chance with probability at most 1/2 a probe; there are 8).
+    """
+    generator = torch.Generator().manual_seed(0)
+    m = len(noisy)
+    if m == 1:
+        return
+    # beside w, not at it: at a symmetric point such as w = 0 the derivatives that tell may vanish
+    beside = w.detach() + 0.01 * torch.rand(w.shape, generator=generator).to(w)
+    slope = own_slope(diffusion, t, beside, noisy)
+    for _ in range(8):
+        signs = (torch.randint(0, 2, (m,), generator=generator) * 2 - 1).to(w)
+        pulled = _pull_back(diffusion, t, beside, signs)[..., noisy]
+        if not torch.allclose(pulled, signs * slope, rtol=1e-4, atol=1e-6):
+            raise ValueError(
+                f"expected a diagonal diffusion whose g_i depends on w_i alone for {scheme}, got one that mixes coordinates"
+            )
+
+
+def _pull_back(diffusion: Field, t: Tensor, w: Tensor, cotangent: Tensor | None) -> Tensor:
+    """J^T r with J = dg/dw, differentiable where gradients are on; r of ones where none is given."""
+    create_graph = torch.is_grad_enabled()
+    with torch.enable_grad():
+        state = w if w.requires_grad else w.detach().requires_grad_()
+        g = diffusion(t, state)
+        total = g.sum() if cotangent is None else (g * cotangent).sum()
+        if not total.requires_grad:
+            return torch.zeros_like(w)
+        (pulled,) = torch.autograd.grad(total, state, create_graph=create_graph, allow_unused=True)
+    return torch.zeros_like(w) if pulled is None else pulled
+
+
+def ito_to_stratonovich(kind: Kind, diffusion: Field, t: Tensor, w: Tensor, noisy: Tensor) -> Tensor:
+    """1/2 sum_j (d g_j / dw) g_j on the noisy coordinates: what a Stratonovich drift has less than the Ito drift.
+
+    Example: for g = 0.5 w it is 1/2 * 0.5 * 0.5 w = 0.125 w.
+    """
+    if kind is not Kind.DENSE:
+        return 0.5 * diffusion(t, w) * own_slope(diffusion, t, w, noisy)
+    columns = diffusion(t, w)
+    terms = []
+    for j in range(len(noisy)):
+        direction = torch.zeros_like(w).index_copy(-1, noisy, columns[..., j].expand(*w.shape[:-1], -1))
+        _, change = torch.func.jvp(lambda state, j=j: diffusion(t, state)[..., j], (w,), (direction,))
+        terms.append(change)
+    return 0.5 * torch.stack(terms).sum(0)

@@ -1,0 +1,207 @@
+"""Hidden states along weight paths, eq. (9):  dh = f_h(t, h; w_t) dt  on all of [0, 1].
+
+While the weights of all samples agree, so do the hidden states: that prefix is computed once.
+"""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+
+from sdeweights.errors import NonFiniteState
+from sdeweights.functional import HiddenDrift, OverSamples, as_hidden_drift
+from sdeweights.gradients import MODES
+from sdeweights.grid import as_float
+from sdeweights.hidden import SCHEMES, HiddenScheme, Leg, State
+from sdeweights.solvers.torchdiffeq_adapter import Torchdiffeq
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from torch import nn
+
+    from sdeweights.path import WeightPath
+
+
+def flow(
+    f_h: HiddenDrift | nn.Module,
+    h0: Tensor,
+    path: WeightPath,
+    method: str = "euler",
+    gradient: str = "backprop",
+    *,
+    per_sample: bool | None = None,
+    vectorize: bool = False,
+) -> Tensor:
+    """Hidden states at t = 1 for every sample of a path: (samples, batch, ...).
+
+    Args:
+        f_h: f_h(t, h, w) for one sample, h (batch, ...) and w (d,); or a module of (h) or (t, h) whose parameters are w.
+        h0: (batch, ...), or (samples, batch, ...) with a start for each sample.
+        path: weights.
+        method: "euler", "midpoint", "rk4", "reversible_heun", one step each between grid points, or
+            "torchdiffeq:dopri5" and the like (with backprop only).
+        gradient: "backprop", "checkpoint" or "adjoint"; see `sdeweights.gradients`.
+        per_sample: whether h0 has a sample axis. Where None, it has one if it has three axes or more and the first is as
+            long as the path has samples, of which there are two or more.
+        vectorize: carry all samples at once by ``torch.vmap`` instead of one after the other.
+
+    Example: for f_h(t, h, w) = w h with w = 1 throughout, Euler with n steps gives (1 + 1/n)^n h0.
+    """
+    job = _Job.checked(as_hidden_drift(f_h), h0, path, method, gradient, _has_samples(h0, path, per_sample), vectorize)
+    h1 = job.run()
+    if not bool(torch.isfinite(h1.detach()).all()):
+        job.explain()
+    return h1
+
+
+def _has_samples(h0: Tensor, path: WeightPath, per_sample: bool | None) -> bool:
+    if per_sample is None:
+        return h0.ndim >= 3 and path.samples > 1 and len(h0) == path.samples
+    if per_sample and (h0.ndim < 2 or len(h0) != path.samples):
+        raise ValueError(f"expected h0 of shape ({path.samples}, batch, ...), got {tuple(h0.shape)}")
+    return per_sample
+
+
+@dataclass(frozen=True)
+class _Job:
+    """A flow whose arguments have been checked."""
+
+    f_h: HiddenDrift
+    h0: Tensor
+    path: WeightPath
+    method: str
+    gradient: str
+    per_sample: bool
+    vectorize: bool
+
+    @classmethod
+    def checked(
+        cls,
+        f_h: HiddenDrift,
+        h0: Tensor,
+        path: WeightPath,
+        method: str,
+        gradient: str,
+        per_sample: bool,
+        vectorize: bool,
+    ) -> _Job:
+        if h0.ndim < 1 or not h0.is_floating_point() or h0.dtype != path.w.dtype or h0.device != path.w.device:
+            raise ValueError(
+                f"expected h0 of shape (batch, ...), {path.w.dtype} on {path.w.device} like the path, "
+                f"got {tuple(h0.shape)}, {h0.dtype} on {h0.device}"
+            )
+        if gradient not in MODES:
+            raise ValueError(f"expected gradient to be one of {', '.join(MODES)}, got {gradient!r}")
+        adaptive = method.startswith("torchdiffeq:")
+        if method not in SCHEMES and not adaptive:
+            raise ValueError(f"expected method to be one of {', '.join(SCHEMES)}, torchdiffeq:METHOD, got {method!r}")
+        if adaptive and (gradient != "backprop" or vectorize):
+            raise ValueError(
+                f'expected gradient="backprop" and vectorize=False with {method}, got {gradient!r}, {vectorize}'
+            )
+        return cls(f_h, h0, path, method, gradient, per_sample, vectorize)
+
+    def run(self) -> Tensor:
+        """h1, (samples, batch, ...)."""
+        if self.method in SCHEMES:
+            return self._stepwise(SCHEMES[self.method](), MODES[self.gradient])
+        return self._adaptive(Torchdiffeq(self.method.partition(":")[2]))
+
+    def _stepwise(self, scheme: HiddenScheme, mode: Callable[..., State]) -> Tensor:
+        path, f_h = self.path, self.f_h
+        legs = _legs(path)
+        if self.per_sample:
+            begun, states = 0, [scheme.start(f_h, legs[i][0], h) for i, h in enumerate(self.h0)]
+        else:
+            # Going back a step needs the weights at its end, which for Euler's last shared step differ.
+            begun = min(path.shared + (scheme.left_only and self.gradient != "adjoint"), path.steps)
+            begun = max(begun, 0) if path.samples > 1 else 0
+            state = mode(f_h, scheme, legs[0][:begun], scheme.start(f_h, legs[0][0], self.h0))
+            if begun == path.steps:
+                return state[0].expand(path.samples, *self.h0.shape)
+            states = [state] * path.samples
+        if self.vectorize:
+            stacked = tuple(torch.stack(parts) for parts in zip(*states, strict=True))
+            return mode(OverSamples(f_h), scheme, _stacked(legs)[begun:], stacked)[0]
+        return torch.stack([mode(f_h, scheme, legs[i][begun:], state)[0] for i, state in enumerate(states)])
+
+    def _adaptive(self, solver: Torchdiffeq) -> Tensor:
+        """Pieces between the points where the weights stop agreeing, are reset, or end."""
+        path = self.path
+        apart = 0 if self.per_sample else max(path.shared, 0)
+        h = self.h0
+        if apart > 0:
+            h = self._piece(solver, path[0], h, 0, apart)
+        starts = h if self.per_sample else h.expand(path.samples, *h.shape)
+        ends = [apart, *([path.reset] if path.reset is not None else []), path.steps]
+        out = []
+        for i, state in enumerate(starts):
+            for first, last in itertools.pairwise(ends):
+                state = self._piece(solver, path[i], state, first, last) if first < last else state
+            out.append(state)
+        return torch.stack(out)
+
+    def _piece(self, solver: Torchdiffeq, path: WeightPath, h: Tensor, first: int, last: int) -> Tensor:
+        end = path.times[last]
+
+        def field(t: Tensor, h: Tensor) -> Tensor:
+            time = min(max(as_float(t), path.times[first]), end)
+            return self.f_h(t, h, path.at(time, left=time == end)[0])
+
+        return solver.solve(field, h, (path.times[first], end))[-1]
+
+    def explain(self) -> None:
+        """Integrate once more, without gradients, to name the step at which the state left the finite numbers."""
+        path = self.path
+        scheme = SCHEMES[self.method]() if self.method in SCHEMES else SCHEMES["euler"]()
+        with torch.no_grad():
+            for i, legs in enumerate(_legs(path)):
+                state = scheme.start(self.f_h, legs[0], self.h0[i] if self.per_sample else self.h0)
+                for k, leg in enumerate(legs):
+                    before, state = state, scheme.step(self.f_h, leg, state)
+                    if not bool(torch.isfinite(state[0]).all()):
+                        raise NonFiniteState(
+                            f"h became non-finite in sample {i}, step {k + 1} of {path.steps}, t={path.times[k + 1]:.6g}; "
+                            f"norm of h one step before: {float(before[0].norm()):.6g}, norm of w: {float(leg.w0.norm()):.6g}"
+                        )
+        raise NonFiniteState(
+            f"h became non-finite with {self.method}; largest norm of w: {float(path.w.norm(dim=-1).max()):.6g}"
+        )
+
+
+def _legs(path: WeightPath) -> list[list[Leg]]:
+    """The steps of every sample."""
+    ts = path.ts.unbind()
+    dts = [b - a for a, b in zip(path.times, path.times[1:], strict=False)]
+    after: Sequence[Tensor] = () if path.after_reset is None else path.after_reset.unbind(0)
+    all_legs = []
+    for i, sample in enumerate(path.w.unbind(0)):
+        w = sample.unbind(0)
+        all_legs.append(
+            [
+                Leg(
+                    ts[k],
+                    ts[k + 1],
+                    dts[k],
+                    after[i] if k == path.reset else w[k],
+                    w[k + 1],
+                    starts_at_reset=k == path.reset,
+                    ends_at_reset=k + 1 == path.reset,
+                )
+                for k in range(path.steps)
+            ]
+        )
+    return all_legs
+
+
+def _stacked(legs: list[list[Leg]]) -> list[Leg]:
+    """The steps of all samples side by side, weights (samples, d)."""
+    return [
+        column[0]._replace(w0=torch.stack([leg.w0 for leg in column]), w1=torch.stack([leg.w1 for leg in column]))
+        for column in zip(*legs, strict=True)
+    ]

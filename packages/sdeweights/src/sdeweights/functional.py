@@ -1,0 +1,102 @@
+"""Any ``nn.Module`` as a hidden drift f_h(t, h, w): its parameters are the weights w, flat."""
+
+from __future__ import annotations
+
+import copy
+import inspect
+import math
+from collections.abc import Callable
+from typing import final
+
+import torch
+from torch import Tensor, nn
+
+HiddenDrift = Callable[[Tensor, Tensor, Tensor], Tensor]  # (t, h, w) -> the shape of h
+
+
+@final
+class Functional(nn.Module):
+    """f_h(t, h, w): a copy of a module, called with the flat vector w in place of its parameters.
+
+    The copy keeps buffers but no parameters of its own. A module whose ``forward`` takes two arguments is called with
+    (t, h), one that takes one with h.
+    """
+
+    def __init__(self, module: nn.Module) -> None:
+        super().__init__()
+        self.shapes = {name: parameter.shape for name, parameter in module.named_parameters()}
+        if not self.shapes:
+            raise ValueError(f"expected a module with parameters, got {type(module).__name__} without")
+        self.takes_time = _positional(module) == 2
+        self.module = _emptied(module)
+
+    @property
+    def d(self) -> int:
+        """Size of w."""
+        return sum(math.prod(shape) for shape in self.shapes.values())
+
+    def unflatten(self, w: Tensor) -> dict[str, Tensor]:
+        """Views of w, (d,), as the named parameters."""
+        if w.shape != (self.d,):
+            raise ValueError(f"expected w of shape ({self.d},), got {tuple(w.shape)}")
+        parts = w.split([math.prod(shape) for shape in self.shapes.values()])
+        return {name: part.view(shape) for (name, shape), part in zip(self.shapes.items(), parts, strict=True)}
+
+    def forward(self, t: Tensor, h: Tensor, w: Tensor) -> Tensor:
+        """The module's output at h with weights w."""
+        out: Tensor = torch.func.functional_call(self.module, self.unflatten(w), (t, h) if self.takes_time else (h,))
+        return out
+
+
+@final
+class OverSamples(nn.Module):
+    """f_h for all samples at once: h (samples, batch, ...) and w (samples, d), by ``torch.vmap``."""
+
+    def __init__(self, f_h: HiddenDrift) -> None:
+        super().__init__()
+        self.f_h = f_h
+
+    def forward(self, t: Tensor, h: Tensor, w: Tensor) -> Tensor:
+        """f_h of each sample, of h's shape."""
+        out: Tensor = torch.vmap(self.f_h, in_dims=(None, 0, 0))(t, h, w)
+        return out
+
+
+def flatten(module: nn.Module) -> tuple[Tensor, Functional]:
+    """A module as (w0, f_h): its parameters in one vector, and the module as a function of (t, h, w).
+
+    Example:
+        >>> w0, f_h = flatten(nn.Linear(3, 3))
+        >>> w0.shape, f_h.d
+        (torch.Size([12]), 12)
+    """
+    w0 = torch.cat([parameter.detach().reshape(-1) for parameter in module.parameters()] or [torch.empty(0)])
+    return w0, Functional(module)
+
+
+def as_hidden_drift(f_h: HiddenDrift | nn.Module) -> HiddenDrift:
+    """f_h itself where it takes (t, h, w); a module that takes (h) or (t, h) with its parameters replaced by w."""
+    if isinstance(f_h, nn.Module) and _positional(f_h) < 3:
+        return Functional(f_h)
+    return f_h
+
+
+def _positional(module: nn.Module) -> int:
+    """How many positional arguments ``forward`` needs, at least one."""
+    parameters = inspect.signature(module.forward).parameters.values()
+    required = [
+        p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD) and p.default is p.empty
+    ]
+    return max(1, len(required))
+
+
+def _emptied(module: nn.Module) -> nn.Module:
+    """A copy whose parameters have become empty buffers that are neither trained nor saved."""
+    hollow = copy.deepcopy(module)
+    empty: dict[nn.Parameter, Tensor] = {}  # tied parameters stay tied
+    for part in hollow.modules():
+        for name, parameter in list(part._parameters.items()):
+            if parameter is not None:
+                del part._parameters[name]
+                part.register_buffer(name, empty.setdefault(parameter, torch.empty(0)), persistent=False)
+    return hollow

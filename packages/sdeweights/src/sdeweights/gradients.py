@@ -1,0 +1,117 @@
+"""Three ways to carry a hidden state along the legs of a path, which differ in what they keep for the backward pass.
+
+backprop     every step: memory grows with the number of steps
+checkpoint   every sqrt(steps)-th state, the rest computed again: memory grows with its square root
+adjoint      the last state alone, the rest computed backwards: memory does not grow
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.autograd.function import once_differentiable
+from torch.utils.checkpoint import checkpoint as torch_checkpoint
+
+from sdeweights.functional import HiddenDrift
+from sdeweights.hidden import HiddenScheme, Leg, State
+
+
+def backprop(f_h: HiddenDrift, scheme: HiddenScheme, legs: Sequence[Leg], state: State) -> State:
+    """One step after the other."""
+    for leg in legs:
+        state = scheme.step(f_h, leg, state)
+    return state
+
+
+def checkpoint(f_h: HiddenDrift, scheme: HiddenScheme, legs: Sequence[Leg], state: State) -> State:
+    """sqrt(steps) pieces of sqrt(steps) steps; gradients are those of ``backprop`` to the bit."""
+    size = max(1, math.isqrt(len(legs)))
+    for first in range(0, len(legs), size):
+        piece = legs[first : first + size]
+        state = torch_checkpoint(backprop, f_h, scheme, piece, state, use_reentrant=False)
+    return state
+
+
+def adjoint(f_h: HiddenDrift, scheme: HiddenScheme, legs: Sequence[Leg], state: State) -> State:
+    """States computed backwards with the scheme's ``back``: gradients are exact up to rounding if that is."""
+    if not legs:
+        return state
+    parameters = tuple(p for p in f_h.parameters() if p.requires_grad) if isinstance(f_h, nn.Module) else ()
+    weights = (*(leg.w0 for leg in legs), *(leg.w1 for leg in legs))
+    out: State = _Adjoint.apply(f_h, scheme, legs, len(state), *state, *weights, *parameters)
+    return out
+
+
+MODES: dict[str, Callable[[HiddenDrift, HiddenScheme, Sequence[Leg], State], State]] = {
+    "backprop": backprop,
+    "checkpoint": checkpoint,
+    "adjoint": adjoint,
+}
+
+
+class _Adjoint(torch.autograd.Function):
+    """Forward without a graph; backward one step at a time, from the last state."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, f_h: HiddenDrift, scheme: HiddenScheme, legs: Sequence[Leg], n: int, *tensors: Tensor
+    ) -> State:
+        state = tensors[:n]
+        first, *rest = (_detached(leg) for leg in legs)
+        state = _first_step(f_h, scheme, first, tuple(x.detach() for x in state))
+        state = backprop(f_h, scheme, rest, state)
+        ctx.f_h, ctx.scheme, ctx.n = f_h, scheme, n
+        ctx.shape = [leg._replace(w0=None, w1=None) for leg in legs]
+        ctx.save_for_backward(*state, *tensors[n:])
+        return state
+
+    @staticmethod
+    @once_differentiable  # type: ignore[untyped-decorator]
+    def backward(ctx: Any, *upstream: Tensor) -> tuple[Tensor | None, ...]:
+        n, steps = ctx.n, len(ctx.shape)
+        saved = ctx.saved_tensors
+        state, parameters = saved[:n], saved[n + 2 * steps :]
+        a = list(upstream)
+        to_w0: list[Tensor | None] = [None] * steps
+        to_w1: list[Tensor | None] = [None] * steps
+        to_parameters: list[Tensor | None] = [None] * len(parameters)
+        for k in reversed(range(steps)):
+            w0, w1 = (saved[n + k].detach(), saved[n + steps + k].detach())
+            leg = ctx.shape[k]._replace(w0=w0, w1=w1)
+            state = tuple(x.detach() for x in ctx.scheme.back(ctx.f_h, leg, state))
+            inputs = [x.requires_grad_() for x in (*state, w0, w1)]
+            with torch.enable_grad():
+                out = ctx.scheme.step(ctx.f_h, leg, state)
+            grads = torch.autograd.grad(out, [*inputs, *parameters], a, allow_unused=True)
+            a = [torch.zeros_like(x) if g is None else g for x, g in zip(state, grads, strict=False)]
+            to_w0[k], to_w1[k] = grads[n], grads[n + 1]
+            to_parameters = [_sum(x, g) for x, g in zip(to_parameters, grads[n + 2 :], strict=True)]
+            state = tuple(x.detach() for x in state)
+        return (None, None, None, None, *a, *to_w0, *to_w1, *to_parameters)
+
+
+def _sum(x: Tensor | None, y: Tensor | None) -> Tensor | None:
+    return y if x is None else x if y is None else x + y
+
+
+def _detached(leg: Leg) -> Leg:
+    return leg._replace(w0=leg.w0.detach(), w1=leg.w1.detach())
+
+
+def _first_step(f_h: HiddenDrift, scheme: HiddenScheme, leg: Leg, state: State) -> State:
+    """The first step with gradients on, to see whether f_h hides trainable tensors that the adjoint cannot reach."""
+    fixed: HiddenDrift = f_h
+    if isinstance(f_h, nn.Module):
+        frozen = {name: p.detach() for name, p in f_h.named_parameters()}
+        fixed = lambda t, h, w: torch.func.functional_call(f_h, frozen, (t, h, w))  # noqa: E731
+    with torch.enable_grad():
+        state = scheme.step(fixed, leg, state)
+    if any(x.requires_grad for x in state):
+        raise ValueError(
+            'expected f_h as an nn.Module for gradient="adjoint", got a function that hides trainable tensors'
+        )
+    return state

@@ -1,0 +1,129 @@
+"""The time grid of a cut: an integer number of steps in every phase, so that 0, t1, t2 and 1 are grid points.
+
+A grid made by adding step lengths misses t1 and t2 by rounding, and one made by truncating ``int(steps * ratio)``
+loses the stochastic phase altogether when the ratio is small.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Literal, Self
+
+from torch import Tensor
+
+if TYPE_CHECKING:
+    from sdeweights.cuts import Cut
+
+
+@dataclass(frozen=True)
+class Phase:
+    """``steps`` equal steps from ``start`` to ``stop``; ``first`` is the grid index of ``start``."""
+
+    kind: Literal["ode", "sde"]
+    start: float
+    stop: float
+    steps: int
+    first: int
+
+    @property
+    def last(self) -> int:
+        """Grid index of ``stop``."""
+        return self.first + self.steps
+
+    @property
+    def times(self) -> tuple[float, ...]:
+        """The ``steps + 1`` grid points; the ends are ``start`` and ``stop`` to the bit."""
+        inner = (self.start + (self.stop - self.start) * (k / self.steps) for k in range(1, self.steps))
+        return (self.start, *inner, self.stop)
+
+
+@dataclass(frozen=True)
+class Grid:
+    """Consecutive phases from 0 to 1.
+
+    Example:
+        >>> grid = Grid.of(Cut.vertical(0.3, 0.6), steps=10)
+        >>> [(phase.kind, phase.steps) for phase in grid.phases]
+        [('ode', 3), ('sde', 3), ('ode', 4)]
+    """
+
+    phases: tuple[Phase, ...]
+
+    @classmethod
+    def of(cls, cut: Cut, steps: int) -> Self:
+        """``steps`` steps dealt to the phases of a cut in proportion to their lengths, at least one to each."""
+        spans = _spans(cut)
+        if isinstance(steps, bool) or not isinstance(steps, int):
+            raise ValueError(f"expected steps to be an integer, got {steps!r}")
+        if steps < len(spans):
+            raise ValueError(f"expected at least {len(spans)} steps, one for each phase of the cut, got {steps}")
+        counts = _deal(steps, [stop - start for _, start, stop in spans])
+        phases: list[Phase] = []
+        for (kind, start, stop), count in zip(spans, counts, strict=True):
+            phases.append(Phase(kind, start, stop, count, phases[-1].last if phases else 0))
+        return cls(tuple(phases))
+
+    @property
+    def steps(self) -> int:
+        """Number of steps in all phases."""
+        return self.phases[-1].last
+
+    @cached_property
+    def times(self) -> tuple[float, ...]:
+        """All ``steps + 1`` grid points as Python floats: first 0, last 1."""
+        return (0.0, *(t for phase in self.phases for t in phase.times[1:]))
+
+    @property
+    def sde(self) -> Phase | None:
+        """The stochastic phase, if there is one."""
+        return next((phase for phase in self.phases if phase.kind == "sde"), None)
+
+    def refine(self, factor: int) -> Self:
+        """Every step cut into ``factor`` equal ones; the points of this grid stay, to the bit."""
+        if isinstance(factor, bool) or not isinstance(factor, int) or factor < 1:
+            raise ValueError(f"expected factor to be an integer >= 1, got {factor!r}")
+        return replace(
+            self, phases=tuple(replace(p, steps=p.steps * factor, first=p.first * factor) for p in self.phases)
+        )
+
+    def index(self, t: float) -> int:
+        """Grid index of the point ``t``; a ``ValueError`` where t is none."""
+        return index_of(self.times, t)
+
+
+def as_float(t: float | Tensor) -> float:
+    """A time as a Python float, whether or not it carries gradients."""
+    return float(t.detach()) if isinstance(t, Tensor) else float(t)
+
+
+def index_of(times: tuple[float, ...], t: float, tolerance: float = 0.0) -> int:
+    """Index of the grid point within ``tolerance`` of ``t``."""
+    k = min(range(len(times)), key=lambda k: abs(times[k] - t))
+    if abs(times[k] - t) > tolerance:
+        raise ValueError(f"expected a point of the grid, got t={t}; the nearest is {times[k]}")
+    return k
+
+
+def _spans(cut: Cut) -> list[tuple[Literal["ode", "sde"], float, float]]:
+    if cut.deterministic:
+        return [("ode", 0.0, 1.0)]
+    spans: list[tuple[Literal["ode", "sde"], float, float]] = [
+        ("ode", 0.0, cut.t1),
+        ("sde", cut.t1, cut.t2),
+        ("ode", cut.t2, 1.0),
+    ]
+    return [span for span in spans if span[1] < span[2]]
+
+
+def _deal(steps: int, lengths: list[float]) -> list[int]:
+    """Integers >= 1 that sum to ``steps``, closest to ``steps * length`` by largest remainder."""
+    quotas = [steps * length for length in lengths]
+    counts = [max(1, int(quota)) for quota in quotas]
+    while sum(counts) < steps:
+        neediest = max(range(len(counts)), key=lambda k: quotas[k] - counts[k])
+        counts[neediest] += 1
+    while sum(counts) > steps:
+        richest = max((k for k in range(len(counts)) if counts[k] > 1), key=lambda k: counts[k] - quotas[k])
+        counts[richest] -= 1
+    return counts

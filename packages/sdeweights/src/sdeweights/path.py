@@ -1,0 +1,121 @@
+"""Sampled weight paths on a grid."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import torch
+from torch import Tensor
+
+from sdeweights.grid import as_float
+
+
+@dataclass(frozen=True, eq=False)
+class WeightPath:
+    """Weights w at the points of a grid, for several samples, with the KL of each.
+
+    Attributes:
+        ts: grid, (steps + 1,), first 0 and last 1, in the dtype of w.
+        w: (samples, steps + 1, d); at a reset the left limit.
+        kl: 1/2 int |u|^2 of each sample, (samples,).
+        times: the grid as Python floats, exact where ``ts`` is rounded to float32.
+        reset: grid index of t2 where w was reset there, else None.
+        after_reset: right limit at the reset, (samples, d), or None.
+        shared: the samples agree at the grid points 0 .. shared (-1 where they differ from the start).
+        evaluations: how often the drift was evaluated; of a split drift, the busier half.
+        gaussians: how many normal numbers were drawn.
+    """
+
+    ts: Tensor
+    w: Tensor
+    kl: Tensor
+    times: tuple[float, ...] = ()
+    reset: int | None = None
+    after_reset: Tensor | None = None
+    shared: int = -1
+    evaluations: int = 0
+    gaussians: int = 0
+    _martingale: Callable[[WeightPath], Tensor] | None = field(default=None, repr=False)
+
+    def __post_init__(self) -> None:
+        if self.w.ndim != 3 or self.w.shape[1] != len(self.ts) or self.kl.shape != self.w.shape[:1]:
+            shapes = [tuple(x.shape) for x in (self.ts, self.w, self.kl)]
+            raise ValueError(
+                f"expected ts (n,), w (samples, n, d) and kl (samples,), got {', '.join(map(str, shapes))}"
+            )
+        if not self.times:
+            object.__setattr__(self, "times", tuple(self.ts.double().tolist()))
+
+    @property
+    def samples(self) -> int:
+        """Number of samples."""
+        return len(self.w)
+
+    @property
+    def steps(self) -> int:
+        """Number of steps."""
+        return len(self.ts) - 1
+
+    @property
+    def d(self) -> int:
+        """Number of weights."""
+        return self.w.shape[-1]
+
+    def start(self, k: int) -> Tensor:
+        """Weights at the start of step k, (samples, d): ``w[:, k]``, but the right limit at a reset."""
+        return self.after_reset if k == self.reset and self.after_reset is not None else self.w[:, k]
+
+    def at(self, t: float | Tensor, *, left: bool = False) -> Tensor:
+        """Weights at any time in [0, 1], (samples, d): linear between grid points.
+
+        At a reset this is the right limit, or the left one where ``left`` says so.
+        """
+        time = as_float(t)
+        if not self.times[0] <= time <= self.times[-1]:
+            raise ValueError(f"expected {self.times[0]} <= t <= {self.times[-1]}, got {time}")
+        if left and self.reset is not None and time == self.times[self.reset]:
+            return self.w[:, self.reset]
+        k = min(bisect_right(self.times, time) - 1, self.steps - 1)
+        t0, t1 = self.times[k], self.times[k + 1]
+        return torch.lerp(self.start(k), self.w[:, k + 1], (time - t0) / (t1 - t0))
+
+    def __getitem__(self, samples: int | slice) -> WeightPath:
+        """The path of one sample, or of a slice of them."""
+        if isinstance(samples, int):
+            size = self.samples
+            if not -size <= samples < size:
+                raise IndexError(f"expected a sample below {size}, got {samples}")
+            samples = slice(samples % size, samples % size + 1)
+        martingale = self._martingale
+        part = samples
+        return WeightPath(
+            self.ts,
+            self.w[samples],
+            self.kl[samples],
+            self.times,
+            self.reset,
+            None if self.after_reset is None else self.after_reset[samples],
+            self.shared,
+            self.evaluations,
+            self.gaussians,
+            None if martingale is None else lambda _: self.stl_term[part],
+        )
+
+    @cached_property
+    def stl_term(self) -> Tensor:
+        """int u dB with the parameters of u detached, (samples,): zero on average."""
+        if self._martingale is None:
+            raise ValueError("expected a path sampled by a WeightProcess, got one without its noise")
+        return self._martingale(self)
+
+    @property
+    def kl_stl(self) -> Tensor:
+        """KL whose gradient "sticks the landing", (samples,): kl + int u dB with the parameters of u detached.
+
+        The gradient has the same mean as that of ``kl`` and no variance once the posterior is exact. Used in place of
+        ``kl`` in the loss.
+        """
+        return self.kl + self.stl_term

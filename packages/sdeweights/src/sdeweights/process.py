@@ -1,0 +1,316 @@
+"""The partially stochastic weight process:  dw = f_q(t, w) dt + 1[t1 < t < t2] P_S g(t, w) P_S dB,  eqs. (4)-(6), (11).
+
+Weights do not depend on activations, so that a path is sampled first, and hidden states are carried along it afterwards
+(`sdeweights.flow`). What is deterministic is integrated once, not once a sample.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, final
+
+import torch
+from torch import Tensor, nn
+
+from sdeweights import brownian, diffusion, kl
+from sdeweights.brownian import Increments
+from sdeweights.cuts import AtT2, Cut
+from sdeweights.errors import NonFiniteState
+from sdeweights.grid import Grid
+from sdeweights.path import WeightPath
+from sdeweights.priors import Prior
+from sdeweights.solvers import ode_solver as find_ode_solver
+from sdeweights.solvers import sde_solver as find_sde_solver
+from sdeweights.solvers.base import clock
+from sdeweights.track import Counted, Group, Plan, Reset, beside, follow, stochastic
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from sdeweights.diffusion import Field
+    from sdeweights.solvers import OdeSolver, SdeSolver
+
+
+@final
+class WeightProcess(nn.Module):
+    """Weights w_t that start at w0, drift by f_q, and are noisy where the cut says so.
+
+    Args:
+        w0: initial weights, (d,). Becomes a parameter; a tensor that requires gradients already is used as it is.
+        drift: the whole f_q(t, w), from w of shape (..., d) to (..., d); nothing is added to it.
+        prior: f_p and g. The posterior has the same g.
+        cut: which weights are noisy, and when.
+        w_t2: value of w_S after t2 under "fixed" (kept) and "learned" (trained), (d,) or (|S|,); by default that of w0.
+        allow_leak: accept, on a horizontal cut, a drift through which the deterministic weights may see the noisy ones.
+
+    Example:
+        >>> process = WeightProcess(torch.zeros(3), lambda t, w: -w, OrnsteinUhlenbeck(), Cut.vertical(0.25, 0.5))
+        >>> path = process.sample(steps=8, samples=2, generator=torch.Generator().manual_seed(0))
+        >>> path.w.shape, path.kl
+        (torch.Size([2, 9, 3]), tensor([0., 0.], grad_fn=...))
+    """
+
+    def __init__(
+        self,
+        w0: Tensor,
+        drift: Field,
+        prior: Prior,
+        cut: Cut,
+        w_t2: Tensor | None = None,
+        allow_leak: bool = False,
+    ) -> None:
+        super().__init__()
+        _check_parts(w0, drift, prior, cut)
+        self.w0 = w0 if w0.requires_grad else nn.Parameter(w0.detach().clone())
+        self.drift = drift
+        self.prior = prior
+        self.cut = cut
+        self.allow_leak = allow_leak
+        S, D = cut.indices(len(w0)), cut.complement(len(w0))
+        self.S: Tensor
+        self.D: Tensor
+        self.register_buffer("S", S.to(w0.device), persistent=False)
+        self.register_buffer("D", D.to(w0.device), persistent=False)
+        self._set_reset(w_t2)
+        self._separate = cut.splits(self.d) and _is_split(drift, S, D, allow_leak)
+        self._check_fields()
+
+    @property
+    def d(self) -> int:
+        """Number of weights."""
+        return len(self.w0)
+
+    def sample(
+        self,
+        steps: int = 30,
+        samples: int = 1,
+        *,
+        generator: torch.Generator | None = None,
+        solver: str | SdeSolver = "euler",
+        ode_solver: str | OdeSolver = "euler",
+        noise: Increments | None = None,
+    ) -> WeightPath:
+        """Sample weight paths.
+
+        Args:
+            steps: steps of the grid over [0, 1], dealt to the phases of the cut in proportion to their lengths.
+            samples: number of paths. Sample i depends on the generator's state and on i alone.
+            generator: source of the noise; torch's global one where None.
+            solver: scheme of the stochastic phase.
+            ode_solver: scheme of deterministic phases, and of the deterministic coordinates of a horizontal cut.
+            noise: Brownian increments to use instead of fresh ones; ``samples`` is then their number of samples.
+        """
+        grid = Grid.of(self.cut, steps)
+        scheme = find_sde_solver(solver)
+        noise = self._draw(grid, samples, scheme, generator) if noise is None else self._checked(noise, grid)
+        samples = samples if noise is None else len(noise.dB)
+        plan = Plan(grid, scheme, find_ode_solver(ode_solver), noise)
+        path = self._separate_path(plan, samples) if self._separate else self._joint_path(plan, samples)
+        _require_finite(path, grid)
+        return path
+
+    def _draw(
+        self, grid: Grid, samples: int, scheme: SdeSolver, generator: torch.Generator | None
+    ) -> Increments | None:
+        if isinstance(samples, bool) or not isinstance(samples, int) or samples < 1:
+            raise ValueError(f"expected samples to be an integer >= 1, got {samples!r}")
+        device = self.w0.device
+        if generator is not None and generator.device.type != device.type:
+            raise ValueError(
+                f"expected a generator on {device.type}, the device of w0, got one on {generator.device.type}"
+            )
+        if grid.sde is None:
+            return None
+        dt = (grid.sde.stop - grid.sde.start) / grid.sde.steps
+        return brownian.draw(
+            samples,
+            grid.sde.steps,
+            len(self.S),
+            dt,
+            noises=scheme.noises,
+            generator=generator,
+            dtype=self.w0.dtype,
+            device=device,
+        )
+
+    def _checked(self, noise: Increments, grid: Grid) -> Increments:
+        if grid.sde is None:
+            raise ValueError("expected no noise for a cut without a stochastic phase, got some")
+        dt = (grid.sde.stop - grid.sde.start) / grid.sde.steps
+        if noise.dB.shape[1:] != (grid.sde.steps, len(self.S)) or abs(noise.dt - dt) > 1e-9:
+            raise ValueError(
+                f"expected noise of shape (samples, {grid.sde.steps}, {len(self.S)}) with dt={dt:.6g}, "
+                f"got {tuple(noise.dB.shape)} with dt={noise.dt:.6g}"
+            )
+        return noise
+
+    def _joint_path(self, plan: Plan, samples: int) -> WeightPath:
+        """All weights integrated together."""
+        drift = Counted(self.drift)
+        if plan.noise is None:
+            track = follow(Group(self.w0, drift), plan)
+        else:
+            track = follow(stochastic(self.w0, drift, self.prior, self.S, self._reset(self.S)), plan)
+        after = None if track.after is None else track.after.expand(samples, -1)
+        return self._path(plan, track.stacked(samples), track.kl, after, drift.calls)
+
+    def _separate_path(self, plan: Plan, samples: int) -> WeightPath:
+        """w_D integrated once, w_S for every sample."""
+        restrict: Callable[[Tensor], Field] = self.drift.restrict  # type: ignore[union-attr]
+        f_S, f_D = Counted(restrict(self.S)), Counted(restrict(self.D))
+        track_D = follow(Group(self.w0[self.D], f_D), plan)
+        prior = (
+            self.prior.restrict(self.S)
+            if self.prior.coordinatewise
+            else beside(self.prior, self.S, self.D, plan.grid, track_D)
+        )
+        places = torch.arange(len(self.S), device=self.S.device)
+        track_S = follow(stochastic(self.w0[self.S], f_S, prior, places, self._reset(places)), plan)
+        w = self._merge(track_S.stacked(samples), track_D.stacked(samples))
+        after = None
+        if track_S.after is not None and plan.grid.sde is not None:
+            w_D = track_D.states[plan.grid.sde.last]
+            after = self._merge(track_S.after.expand(samples, -1), w_D.expand(samples, -1))
+        return self._path(plan, w, track_S.kl, after, max(f_S.calls, f_D.calls))
+
+    def _merge(self, w_S: Tensor, w_D: Tensor) -> Tensor:
+        w = w_S.new_empty(*w_S.shape[:-1], self.d)
+        return w.index_copy(-1, self.S, w_S).index_copy(-1, self.D, w_D)
+
+    def _reset(self, places: Tensor) -> Reset | None:
+        if self.w_t2 is None:
+            return None
+        return Reset(self.w_t2 if len(self.w_t2) == len(self.S) else self.w_t2[self.S], places)
+
+    def _path(self, plan: Plan, w: Tensor, kl_sum: Tensor | None, after: Tensor | None, evaluations: int) -> WeightPath:
+        grid, sde = plan.grid, plan.grid.sde
+        return WeightPath(
+            ts=torch.stack(clock(grid.times, w)),
+            w=w,
+            kl=w.new_zeros(len(w)) if kl_sum is None else kl_sum,
+            times=grid.times,
+            reset=None if after is None or sde is None else sde.last,
+            after_reset=after,
+            shared=grid.steps if sde is None else sde.first,
+            evaluations=evaluations,
+            gaussians=0 if plan.noise is None else plan.noise.gaussians,
+            _martingale=lambda path: self._martingale(path, plan.noise),
+        )
+
+    def _martingale(self, path: WeightPath, noise: Increments | None) -> Tensor:
+        """int u dB with the parameters of f_q held fixed, so that the path alone carries the gradient."""
+        if noise is None:
+            return path.w.new_zeros(path.samples)
+        us, _ = kl.controls(_with_parameters_detached(self.drift, path), self.prior, path, self.cut)
+        return kl.martingale(us, noise.dB)
+
+    def _set_reset(self, w_t2: Tensor | None) -> None:
+        self.w_t2: Tensor | None
+        if not self.cut.resets:
+            if w_t2 is not None:
+                raise ValueError('expected no w_t2 with at_t2="continue", got one: nothing is reset')
+            self.w_t2 = None
+            return
+        value = self.w0.detach()[self.S] if w_t2 is None else w_t2
+        _require_weights(value, "w_t2")
+        if len(value) not in (self.d, len(self.S)):
+            raise ValueError(f"expected w_t2 of shape ({self.d},) or ({len(self.S)},), got {tuple(value.shape)}")
+        if self.cut.at_t2 == AtT2.FIXED:
+            self.register_buffer("w_t2", value.detach().clone())
+        else:
+            self.w_t2 = value if value.requires_grad else nn.Parameter(value.detach().clone())
+
+    def _check_fields(self) -> None:
+        """Evaluate drift and prior once, so that a wrong shape or a zero diffusion is found here and not in a run."""
+        with torch.no_grad():
+            t, w = self.w0.new_tensor(self.cut.t1), self.w0.detach()
+            for name, field in (("drift", self.drift), ("prior drift", self.prior.drift)):
+                value = field(t, w.expand(2, -1))
+                if not isinstance(value, Tensor) or value.shape != (2, self.d):
+                    raise ValueError(
+                        f"expected the {name} to map w of shape (2, {self.d}) to the same, got {_shape(value)}"
+                    )
+            if self.cut.deterministic:
+                return
+            kind = diffusion.kind_of(self.prior.diffusion, t, w)
+            g = diffusion.restrict(kind, self.prior.diffusion(t, w), self.S)
+            if not bool(torch.isfinite(g).all()):
+                raise ValueError("expected a finite diffusion, got NaN or infinity")
+            diffusion.solve(kind, g, w[self.S])
+
+
+def _shape(value: object) -> object:
+    return tuple(value.shape) if isinstance(value, Tensor) else type(value).__name__
+
+
+def _require_weights(w: Tensor, name: str) -> None:
+    if not isinstance(w, Tensor) or w.ndim != 1 or not w.is_floating_point() or len(w) == 0:
+        raise ValueError(f"expected {name} to be a floating-point tensor of shape (d,) with d >= 1, got {_shape(w)}")
+    if not bool(torch.isfinite(w.detach()).all()):
+        bad = int((~torch.isfinite(w.detach())).nonzero()[0])
+        raise ValueError(f"expected finite {name}, got {float(w.detach()[bad])} at index {bad}")
+
+
+def _check_parts(w0: Tensor, drift: Field, prior: Prior, cut: Cut) -> None:
+    _require_weights(w0, "w0")
+    if not isinstance(prior, Prior):
+        raise ValueError(f"expected prior to be a Prior, got {type(prior).__name__}")
+    if not isinstance(cut, Cut):
+        raise ValueError(f"expected cut to be a Cut, got {type(cut).__name__}")
+    if isinstance(drift, Prior) or hasattr(drift, "diffusion"):
+        raise ValueError(
+            "expected a drift f_q(t, w) alone, got an object with a diffusion of its own: by Lemma 1 the posterior has to "
+            "share the prior's diffusion, or the KL is infinite"
+        )
+    if not callable(drift):
+        raise ValueError(f"expected drift to be a function of (t, w), got {type(drift).__name__}")
+
+
+def _is_split(drift: Field, S: Tensor, D: Tensor, allow_leak: bool) -> bool:
+    """Whether the drifts of S and D can be had apart; if not, that has to be allowed."""
+    restrict = getattr(drift, "restrict", None)
+    if restrict is None:
+        reason = "got one that may mix coordinates"
+    else:
+        try:
+            restrict(D), restrict(S)
+        except ValueError as error:
+            reason = str(error)
+        else:
+            return True
+    if allow_leak:
+        return False
+    raise ValueError(
+        f"expected a split drift (SplitDrift, or PriorPlus of one) on a horizontal cut, so that deterministic weights cannot "
+        f"see noise: {reason}; allow_leak=True takes it all the same"
+    )
+
+
+def _with_parameters_detached(drift: Field, path: WeightPath) -> Field:
+    if isinstance(drift, nn.Module):
+        frozen = {name: p.detach() for name, p in drift.named_parameters()}
+        fixed: Field = lambda t, w: torch.func.functional_call(drift, frozen, (t, w))  # noqa: E731
+    else:
+        fixed = drift
+    with torch.enable_grad():
+        if fixed(path.ts[0], path.w[:, 0].detach()).requires_grad:
+            raise ValueError(
+                "expected a drift whose parameters belong to an nn.Module for kl_stl, got one that hides some"
+            )
+    return fixed
+
+
+def _require_finite(path: WeightPath, grid: Grid) -> None:
+    if bool(torch.isfinite(path.w.detach()).all()) and bool(torch.isfinite(path.kl.detach()).all()):
+        return
+    finite = torch.isfinite(path.w.detach()).all(-1).all(0)
+    if bool(finite.all()):
+        raise NonFiniteState(
+            f"the KL is not finite though w is; largest norm of w: {float(path.w.detach().norm(dim=-1).max()):.6g}"
+        )
+    k = int((~finite).nonzero()[0])
+    phase = next(phase for phase in grid.phases if k <= phase.last)
+    before = float(path.w.detach()[:, k - 1].norm(dim=-1).max())
+    raise NonFiniteState(
+        f"w became non-finite in the {phase.kind} phase ({phase.start:g}, {phase.stop:g}), step {k} of {grid.steps}, "
+        f"t={grid.times[k]:.6g}; norm of w one step before: {before:.6g}"
+    )

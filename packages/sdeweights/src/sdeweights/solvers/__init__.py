@@ -1,0 +1,74 @@
+"""Schemes by name: ``solver=`` for the stochastic phase, ``ode_solver=`` for deterministic phases and coordinates."""
+
+from __future__ import annotations
+
+from sdeweights.solvers.base import OdeSolver, OneStepOde, OneStepSde, SdeSolver
+from sdeweights.solvers.euler_maruyama import EulerMaruyama
+from sdeweights.solvers.heun import Heun
+from sdeweights.solvers.midpoint import Midpoint
+from sdeweights.solvers.milstein import Milstein
+from sdeweights.solvers.ode_euler import OdeEuler
+from sdeweights.solvers.ode_midpoint import OdeMidpoint
+from sdeweights.solvers.ode_rk4 import OdeRk4
+from sdeweights.solvers.sra1 import Sra1
+from sdeweights.solvers.torchdiffeq_adapter import Torchdiffeq
+from sdeweights.solvers.torchsde_adapter import METHODS, Torchsde
+
+SDE_SOLVERS: dict[str, type[OneStepSde]] = {
+    "euler": EulerMaruyama,
+    "heun": Heun,
+    "midpoint": Midpoint,
+    "milstein": Milstein,
+    "sra1": Sra1,
+}
+ODE_SOLVERS: dict[str, type[OneStepOde]] = {"euler": OdeEuler, "midpoint": OdeMidpoint, "rk4": OdeRk4}
+
+
+def sde_solver(solver: str | SdeSolver) -> SdeSolver:
+    """A stochastic scheme by name ("euler", "torchsde:srk", ...), or the scheme itself."""
+    if not isinstance(solver, str):
+        return solver
+    library, _, method = solver.partition(":")
+    if library == "torchsde" and method in METHODS:
+        return Torchsde(method)
+    if solver not in SDE_SOLVERS:
+        names = [*SDE_SOLVERS, *(f"torchsde:{method}" for method in METHODS)]
+        raise ValueError(f"expected solver to be one of {', '.join(names)}, got {solver!r}")
+    return SDE_SOLVERS[solver]()
+
+
+def ode_solver(solver: str | OdeSolver) -> OdeSolver:
+    """A deterministic scheme by name ("rk4", "torchdiffeq:dopri5", ...), or the scheme itself.
+
+    ``Torchdiffeq("dopri5", rtol=1e-10)`` sets tolerances.
+    """
+    if not isinstance(solver, str):
+        return solver
+    library, _, method = solver.partition(":")
+    if library == "torchdiffeq" and method:
+        return Torchdiffeq(method)
+    if solver not in ODE_SOLVERS:
+        raise ValueError(
+            f"expected ode_solver to be one of {', '.join(ODE_SOLVERS)}, torchdiffeq:METHOD, got {solver!r}"
+        )
+    return ODE_SOLVERS[solver]()
+
+
+__all__ = [
+    "ODE_SOLVERS",
+    "SDE_SOLVERS",
+    "EulerMaruyama",
+    "Heun",
+    "Midpoint",
+    "Milstein",
+    "OdeEuler",
+    "OdeMidpoint",
+    "OdeRk4",
+    "OdeSolver",
+    "SdeSolver",
+    "Sra1",
+    "Torchdiffeq",
+    "Torchsde",
+    "ode_solver",
+    "sde_solver",
+]
