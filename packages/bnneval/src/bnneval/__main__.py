@@ -1,0 +1,114 @@
+"""python -m bnneval PREDICTIONS.npz [--ood OOD.npz] [--out DIR]: metrics of saved predictions.
+
+An npz has `probs`, (N, C) or (S, N, C) with S weight samples, and `labels`, (N,); that of --ood needs `probs` alone.
+The table goes to the terminal; with --out, metrics.json and the plots (PDF and PNG) go to DIR.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import sys
+import zipfile
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from bnneval.report import averaged, report, table
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command line; 0, or 2 with one line on stderr when the input will not do."""
+    options = _parser().parse_args(arguments)
+    try:
+        _run(options)
+    except (ValueError, OSError) as error:
+        sys.stderr.write(f"bnneval: {' '.join(str(error).split())}\n")
+        return 2
+    return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m bnneval", description="Metrics of saved predictions.")
+    parser.add_argument("predictions", type=Path, metavar="PREDICTIONS.npz", help="probs (N,C) or (S,N,C), labels (N,)")
+    parser.add_argument("--ood", type=Path, metavar="OOD.npz", help="probs on out-of-distribution inputs")
+    parser.add_argument("--out", type=Path, metavar="DIR", help="where metrics.json and the plots go")
+    parser.add_argument("--bins", type=int, default=15, help="bins of the calibration errors (default 15)")
+    return parser
+
+
+def _run(options: argparse.Namespace) -> None:
+    probs, labels = read_npz(options.predictions, "probs", "labels")
+    ood = read_npz(options.ood, "probs")[0] if options.ood else None
+    metrics = report(probs, labels, ood, options.bins)
+    sys.stdout.write(table(metrics) + "\n")
+    if options.out:
+        options.out.mkdir(parents=True, exist_ok=True)
+        sources = {"predictions": options.predictions.name, "ood": options.ood.name if options.ood else None}
+        about = {"bnneval": _version(), "bins": options.bins, **sources}
+        text = json.dumps(plain({"about": about, **metrics}), indent=2, allow_nan=False)
+        (options.out / "metrics.json").write_text(text + "\n", encoding="utf-8")
+        _plot(probs, labels, ood, options)
+        sys.stdout.write(f"wrote metrics.json and plots to {options.out}\n")
+
+
+def read_npz(path: Path, *keys: str) -> list[NDArray[Any]]:
+    """The arrays of an npz by name, never unpickled."""
+    try:
+        with np.load(path, allow_pickle=False) as file:
+            if not isinstance(file, np.lib.npyio.NpzFile):
+                raise ValueError(f"expected an npz with {' and '.join(keys)} in {path.name}, got a single array")
+            missing = [key for key in keys if key not in file]
+            if missing:
+                found = ", ".join(sorted(file)) or "nothing"
+                raise ValueError(f"expected {' and '.join(keys)} in {path.name}, got {found}")
+            return [file[key] for key in keys]
+    except (zipfile.BadZipFile, EOFError) as error:
+        raise ValueError(f"expected an npz file in {path.name}, got: {error}") from None
+
+
+def plain(x: Any) -> Any:
+    """What JSON can hold: NaN (an empty bin) as null, infinity (an NLL) as the string "Infinity"."""
+    if isinstance(x, dict):
+        return {key: plain(value) for key, value in x.items()}
+    if isinstance(x, list):
+        return [plain(value) for value in x]
+    if isinstance(x, float) and not math.isfinite(x):
+        return None if math.isnan(x) else "Infinity"
+    return x
+
+
+def _plot(probs: NDArray[Any], labels: NDArray[Any], ood: NDArray[Any] | None, options: argparse.Namespace) -> None:
+    from bnneval import plots
+    from bnneval.calibration import ece, reliability
+    from bnneval.roc import roc
+    from bnneval.uncertainty import predictive_entropy
+
+    mean = averaged(probs)
+    diagram = plots.reliability_diagram(reliability(mean, labels, options.bins), ece(mean, labels, options.bins))
+    plots.save(diagram, options.out / "reliability")
+    entropy = {"in-distribution": predictive_entropy(mean)}
+    if ood is not None:
+        entropy["OOD"] = predictive_entropy(averaged(ood))
+        curve = plots.roc_curve({"entropy": roc(entropy["in-distribution"], entropy["OOD"])})
+        plots.save(curve, options.out / "roc")
+    plots.save(plots.entropy_histograms(entropy, mean.shape[1]), options.out / "entropy")
+
+
+def _version() -> str:
+    try:
+        return version("bnneval")
+    except PackageNotFoundError:  # run from a source tree that is not installed
+        return "unknown"
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,171 @@
+"""The door: what every public function asks of its arguments, and the one-line ValueError when it does not get it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from numpy.typing import ArrayLike, NDArray
+
+# Rows of a float32 softmax sum to 1 within about 1e-6; halves carry 11 bits. Logits miss by far more than either.
+SUM_TOLERANCE = 1e-4
+HALF_SUM_TOLERANCE = 1e-3
+
+# 4,096 rows of ten float64 fit a second-level cache; a block's columns are then reduced at memory speed.
+BLOCK = 4096
+
+
+def array(x: ArrayLike, name: str) -> NDArray[Any]:
+    """`numpy.asarray` of anything, with a ValueError for ragged lists, tensors that require grad and object arrays."""
+    try:
+        a = np.asarray(x)
+    except (TypeError, ValueError, RuntimeError) as error:
+        reason = str(error).splitlines()[0]
+        raise ValueError(f"expected {name} that numpy.asarray takes, got {type(x).__name__}: {reason}") from None
+    if a.dtype.kind not in "fiub":
+        raise ValueError(f"expected {name} to be numbers, got dtype {a.dtype}")
+    return a
+
+
+def _shaped(x: ArrayLike, name: str, axes: str) -> NDArray[Any]:
+    a = array(x, name)
+    if a.dtype.kind == "b":
+        raise ValueError(f"expected {name} to be numbers, got dtype bool")
+    if a.ndim != axes.count(",") + 1:
+        raise ValueError(f"expected {name} of shape {axes}, got {a.shape}")
+    if a.size == 0:
+        raise ValueError(f"expected {name} with at least one sample and one class, got {a.shape}")
+    return a
+
+
+def _tolerance(a: NDArray[Any]) -> float:
+    return HALF_SUM_TOLERANCE if a.dtype == np.float16 else SUM_TOLERANCE
+
+
+def _reject(rows: NDArray[Any], name: str, tolerance: float, first: int = 0) -> None:
+    """Raise for the first row that is no distribution. Called only once one is known to exist."""
+    sums = rows.sum(axis=-1, dtype=np.float64)
+    for bad, what in (
+        (~np.isfinite(rows).all(axis=-1), "finite {}"),
+        ((rows < 0).any(axis=-1), "{} >= 0"),
+        (np.abs(sums - 1) > tolerance, "rows of {} that sum to 1"),
+    ):
+        if bad.any():
+            i = int(np.argmax(bad))
+            got = f"a sum of {sums[i]:.6g}" if "sum" in what else f"{_worst(rows[i]):.6g}"
+            raise ValueError(f"expected {what.format(name)}, got {got} in row {first + i}; logits need a softmax first")
+
+
+def _worst(row: NDArray[Any]) -> float:
+    broken = row[~np.isfinite(row)]
+    return float(broken[0]) if broken.size else float(row.min())
+
+
+def _check_rows(rows: NDArray[Any], name: str, tolerance: float) -> None:
+    # A NaN or an infinity anywhere makes its row's sum fail the comparison, so two cheap reductions see everything.
+    sums = np.einsum("nc->n", rows)
+    if not (rows.min() >= 0 and np.abs(sums - 1).max() <= tolerance):
+        _reject(rows, name, tolerance)
+
+
+def probabilities(probs: ArrayLike, name: str = "probs") -> NDArray[np.float64]:
+    """(N, C) rows of probabilities as float64."""
+    a = _shaped(probs, name, "(N, C)")
+    p = a.astype(np.float64, copy=False)
+    _check_rows(p, name, _tolerance(a))
+    return p
+
+
+def sample_probabilities(probs: ArrayLike, name: str = "sample_probs") -> NDArray[np.float64]:
+    """(S, N, C) rows of probabilities, one set for each of S weight samples, as float64."""
+    a = _shaped(probs, name, "(S, N, C)")
+    p = a.astype(np.float64, copy=False)
+    _check_rows(p.reshape(-1, p.shape[-1]), name, _tolerance(a))
+    return p
+
+
+def columns(probs: ArrayLike, name: str = "probs") -> Iterator[tuple[slice, NDArray[np.float64]]]:
+    """Blocks of rows, checked as they are handed out, each as a contiguous (C, block) float64 array.
+
+    Reductions over the few classes of many rows run several times faster on this layout than on (N, C).
+    """
+    a = _shaped(probs, name, "(N, C)")
+    tolerance = _tolerance(a)
+    for start in range(0, len(a), BLOCK):
+        rows = slice(start, min(start + BLOCK, len(a)))
+        block = a[rows].T.astype(np.float64, order="C")
+        if not (block.min() >= 0 and np.abs(block.sum(axis=0) - 1).max() <= tolerance):
+            _reject(block.T, name, tolerance, first=start)
+        yield rows, block
+
+
+def shape_of(probs: ArrayLike, name: str = "probs") -> tuple[int, int]:
+    """(N, C) of an array of that rank, its rows not yet looked at."""
+    n, classes = _shaped(probs, name, "(N, C)").shape
+    return n, classes
+
+
+def labels(y: ArrayLike, n: int, classes: int, name: str = "labels") -> NDArray[np.int64]:
+    """(N,) integer class numbers in 0 .. classes - 1."""
+    a = array(y, name)
+    if a.dtype.kind not in "iu":
+        raise ValueError(f"expected integer {name}, got dtype {a.dtype}")
+    if a.shape != (n,):
+        raise ValueError(f"expected {name} of shape ({n},), got {a.shape}")
+    if a.min() < 0 or a.max() >= classes:
+        wrong = a.min() if a.min() < 0 else a.max()
+        raise ValueError(f"expected {name} in 0..{classes - 1}, got {wrong}")
+    return a.astype(np.int64, copy=False)
+
+
+def scores(x: ArrayLike, name: str) -> NDArray[np.float64]:
+    """(N,) finite numbers, at least one."""
+    a = array(x, name)
+    if a.ndim != 1:
+        raise ValueError(f"expected {name} of shape (N,), got {a.shape}")
+    if a.size == 0:
+        raise ValueError(f"expected at least one of {name}, got none")
+    if a.dtype.kind == "f" and not np.isfinite(a).all():
+        i = int(np.argmin(np.isfinite(a)))
+        raise ValueError(f"expected finite {name}, got {a[i]} at {i}")
+    return a.astype(np.float64, copy=False)
+
+
+def images(x: ArrayLike, name: str = "images") -> NDArray[np.uint8]:
+    """(N, H, W, 3) bytes, 16 to 60 pixels a side: the constants are CIFAR's and mean little far from 32."""
+    a = array(x, name)
+    if a.dtype != np.uint8:
+        raise ValueError(f"expected uint8 {name}, got dtype {a.dtype}")
+    if a.ndim != 4 or a.shape[-1] != 3:
+        raise ValueError(
+            f"expected {name} of shape (N, H, W, 3), got {a.shape}; np.repeat turns one channel into three"
+        )
+    if len(a) == 0 or not all(16 <= side <= 60 for side in a.shape[1:3]):
+        raise ValueError(f"expected at least one image of 16 to 60 pixels a side, got {a.shape}")
+    return a
+
+
+def whole(x: int, name: str, low: int, high: int | None = None) -> int:
+    """An integer of at least `low` (and at most `high`)."""
+    if isinstance(x, bool) or not isinstance(x, (int, np.integer)) or x < low or (high is not None and x > high):
+        limits = f">= {low}" if high is None else f"in {low}..{high}"
+        raise ValueError(f"expected an integer {name} {limits}, got {x!r}")
+    return int(x)
+
+
+def fraction(x: float, name: str) -> float:
+    """A number strictly between 0 and 1."""
+    if not 0 < x < 1:
+        raise ValueError(f"expected 0 < {name} < 1, got {x!r}")
+    return float(x)
+
+
+def choice(x: str, name: str, allowed: Sequence[str]) -> str:
+    """One of the allowed words."""
+    if x not in allowed:
+        raise ValueError(f"expected {name} to be one of {', '.join(allowed)}, got {x!r}")
+    return x

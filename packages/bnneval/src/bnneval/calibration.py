@@ -1,0 +1,126 @@
+"""Expected calibration error,  ECE = sum_b n_b / N |acc_b - conf_b|  over bins b of confidence, and its relatives.
+
+Bins are (lo, hi], the first closed at 0: every sample is in exactly one, confidence 0 and 1 included, and the
+denominator is N. (Half-open bins [lo, hi) up to 1 lose the samples that a float32 softmax has saturated to 1: the most
+confident ones.)
+Equal-width edges are `linspace(0, 1, bins + 1)`, equal-mass edges are the quantiles of the confidences, so that tied
+confidences share a bin and the order of the samples does not matter.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from bnneval import _check
+from bnneval.predictive import top
+
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike, NDArray
+
+NORMS = ("l1", "l2", "max")
+SCHEMES = ("width", "mass")
+
+
+class Reliability(NamedTuple):
+    """A reliability diagram as data: bin edges (B + 1,), samples a bin, mean confidence and accuracy, each (B,).
+
+    Confidence and accuracy of an empty bin are NaN: there is no such number.
+    """
+
+    edges: NDArray[np.float64]
+    counts: NDArray[np.int64]
+    confidence: NDArray[np.float64]
+    accuracy: NDArray[np.float64]
+
+
+def ece(probs: ArrayLike, labels: ArrayLike, bins: int = 15, norm: str = "l1", scheme: str = "width") -> float:
+    """Calibration error of the predicted class, (N, C), (N,) -> a fraction in [0, 1].
+
+    norm "l1": sum_b n_b/N |gap_b| (ECE);  "l2": sqrt(sum_b n_b/N gap_b^2) (RMSCE);  "max": max_b |gap_b| (MCE).
+    scheme "width": equal-width bins;  "mass": equal-mass bins (adaptive ECE).
+
+    >>> round(ece([[0.9, 0.1], [0.9, 0.1]], [0, 1]), 6)   # one bin: confidence 0.9, accuracy 0.5
+    0.4
+    """
+    _check.choice(norm, "norm", NORMS)
+    return _distance(reliability(probs, labels, bins, scheme), norm)
+
+
+def mce(probs: ArrayLike, labels: ArrayLike, bins: int = 15, scheme: str = "width") -> float:
+    """Maximum calibration error: the largest |accuracy - confidence| of any bin that has samples.
+
+    >>> round(mce([[0.9, 0.1], [0.9, 0.1], [0.4, 0.6]], [0, 1, 1]), 6)   # gaps 0.4 and 0.4
+    0.4
+    """
+    return ece(probs, labels, bins, "max", scheme)
+
+
+def classwise_ece(
+    probs: ArrayLike, labels: ArrayLike, bins: int = 15, norm: str = "l1", scheme: str = "width"
+) -> float:
+    """Calibration error of every class's probability, averaged over classes: 1/C sum_c ECE(p_c, 1[y = c]).
+
+    Unlike `ece` it looks at all of the distribution, not at its largest entry.
+
+    >>> round(classwise_ece([[0.9, 0.1], [0.9, 0.1]], [0, 1]), 6)   # 0.9 against 1/2 and 0.1 against 1/2
+    0.4
+    """
+    _check.choice(norm, "norm", NORMS)
+    p = _check.probabilities(probs)
+    y = _check.labels(labels, *p.shape)
+    per_class = [_distance(binned(p[:, c], y == c, bins, scheme), norm) for c in range(p.shape[1])]
+    return float(np.mean(per_class))
+
+
+def reliability(probs: ArrayLike, labels: ArrayLike, bins: int = 15, scheme: str = "width") -> Reliability:
+    """Samples, mean confidence and accuracy in each bin of confidence.
+
+    >>> reliability([[0.9, 0.1], [0.9, 0.1]], [0, 1], bins=2).accuracy
+    array([nan, 0.5])
+    """
+    return binned(*top(probs, labels), bins, scheme)
+
+
+def binned(confidence: NDArray[np.float64], hit: NDArray[np.bool_], bins: int, scheme: str) -> Reliability:
+    """Reliability of any event's predicted probabilities: confidence (N,) against what happened (N,)."""
+    _check.whole(bins, "bins", 1)
+    _check.choice(scheme, "scheme", SCHEMES)
+    if scheme == "width":
+        edges = np.linspace(0, 1, bins + 1)
+        index = _width_bin(confidence, edges)
+    else:
+        edges = np.percentile(confidence, np.linspace(0, 100, bins + 1))
+        index = np.searchsorted(edges[1:-1], confidence)
+    missed, hits = np.bincount(index + bins * hit, minlength=2 * bins).reshape(2, bins)
+    counts = missed + hits
+    total = np.bincount(index, weights=confidence, minlength=bins)
+    with np.errstate(invalid="ignore"):
+        return Reliability(edges, counts, total / counts, hits / counts)
+
+
+def _width_bin(confidence: NDArray[np.float64], edges: NDArray[np.float64]) -> NDArray[np.int64]:
+    """Index b with edges[b] < confidence <= edges[b + 1], 0 for confidence 0: searchsorted, at half its cost.
+
+    Multiplying guesses the bin to within one, because of rounding at the edges; the comparisons with the edges decide.
+    """
+    last = len(edges) - 2
+    index = np.empty(confidence.shape, dtype=np.int64)
+    for start in range(0, len(confidence), _check.BLOCK):
+        block = confidence[start : start + _check.BLOCK]
+        guess = np.minimum((block * (last + 1)).astype(np.int64), last)
+        guess -= block <= edges[guess]
+        np.maximum(guess, 0, out=guess)
+        guess += (block > edges[guess + 1]) & (guess < last)
+        index[start : start + _check.BLOCK] = guess
+    return index
+
+
+def _distance(diagram: Reliability, norm: str) -> float:
+    filled = diagram.counts > 0
+    gap = np.abs(diagram.accuracy[filled] - diagram.confidence[filled])
+    weight = diagram.counts[filled] / diagram.counts.sum()
+    if norm == "max":
+        return float(gap.max())
+    return float(weight @ gap) if norm == "l1" else float(np.sqrt(weight @ gap**2))

@@ -1,0 +1,57 @@
+"""The 19 corruptions of CIFAR-10-C at severities 1 to 5, for uint8 images."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from bnneval import _check
+from bnneval.corruptions import blur, colour, digital, fog, frost, motion, noise, snow, spatter
+from bnneval.corruptions.constants import BENCHMARK, CONSTANTS, CORRUPTIONS, SEVERITIES
+from bnneval.corruptions.frost import Textures, textures
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from numpy.typing import ArrayLike, NDArray
+
+__all__ = ["BENCHMARK", "CONSTANTS", "CORRUPTIONS", "SEVERITIES", "Textures", "corrupt", "textures"]
+
+_ROOMS = (noise, blur, motion, snow, frost, fog, colour, digital, spatter)
+_FUNCTIONS: dict[str, Callable[..., NDArray[np.uint8]]] = {
+    name: getattr(room, name) for name in CORRUPTIONS for room in _ROOMS if hasattr(room, name)
+}
+
+
+def corrupt(
+    images: ArrayLike,
+    name: str,
+    severity: int,
+    seed: int = 0,
+    *,
+    start: int = 0,
+    frost: str | Path | Textures | None = None,
+) -> NDArray[np.uint8]:
+    """Corrupted copies of images, uint8 (N, H, W, 3) -> the same shape and dtype.
+
+    Image i is corrupted with random numbers that depend on seed, name, severity and start + i alone, so a data set
+    gives the same bytes whole or in batches (`start` is the number of the batch's first image). H and W are 16 to 60;
+    the constants are those for 32. `frost` is the folder of the frost photographs, or `textures(folder)` of it.
+
+    >>> corrupt(np.full((1, 32, 32, 3), 100, np.uint8), "brightness", 5)[0, 0, 0]   # 100 / 255 + 0.3, truncated
+    array([176, 176, 176], dtype=uint8)
+    """
+    x = _check.images(images)
+    _check.choice(name, "name", CORRUPTIONS)
+    _check.whole(severity, "severity", 1, 5)
+    key = [_check.whole(seed, "seed", 0), CORRUPTIONS.index(name), severity]
+    first = _check.whole(start, "start", 0)
+    constants: tuple[object, ...] = CONSTANTS[name][severity - 1]
+    if name == "frost":
+        constants = (*constants, frost if isinstance(frost, Textures) else textures(frost))
+    corrupted = np.empty_like(x)
+    for i, image in enumerate(x):
+        corrupted[i] = _FUNCTIONS[name](image, np.random.default_rng([*key, first + i]), *constants)
+    return corrupted

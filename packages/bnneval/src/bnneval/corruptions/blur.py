@@ -1,0 +1,98 @@
+"""Blurs without direction: gaussian, glass, defocus, zoom."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from scipy import ndimage
+
+from bnneval.corruptions.levels import quantise, unit
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from bnneval.corruptions.levels import Image
+
+
+def smooth(x: NDArray[Any], sigma: float) -> NDArray[Any]:
+    """Gaussian filter of the two image axes, the border repeated, cut at 4 sigma."""
+    blurred: NDArray[Any] = ndimage.gaussian_filter(x, sigma, mode="nearest", truncate=4.0, axes=(0, 1))
+    return blurred
+
+
+def gaussian_blur(image: Image, rng: np.random.Generator, sigma: float) -> Image:  # noqa: ARG001  one signature for all
+    """Gaussian filter of standard deviation sigma pixels."""
+    return quantise(smooth(unit(image), sigma))
+
+
+def glass_blur(image: Image, rng: np.random.Generator, sigma: float, reach: int, iterations: int) -> Image:
+    """Blur, let every pixel take the value of a near one up or left, blur again.
+
+    The original walks from the last pixel to pixel `reach + 1` and means to swap each with one at an offset in
+    -reach .. reach - 1, but its swap of array views only copies the neighbour. With reach 1 the offsets are -1 and 0:
+    neighbours that the walk has yet to come to. So each step reads old values alone, and one gather does it all.
+    """
+    x = quantise(smooth(unit(image), sigma))
+    rows, columns = (np.arange(side - reach, reach, -1) for side in x.shape[:2])
+    for _ in range(iterations):
+        offset = rng.integers(-reach, reach, size=(len(rows), len(columns), 2))
+        dx, dy = offset[..., 0], offset[..., 1]
+        moved = x[rows[:, None] + dy, columns[None, :] + dx]
+        x[np.ix_(rows, columns)] = moved
+    return quantise(smooth(unit(x), sigma))
+
+
+@cache
+def disk(radius: float, alias_blur: float) -> NDArray[np.float32]:
+    """A disk of that radius on a 17 x 17 grid, sum 1, its rim softened by three Gaussian taps a direction."""
+    x = np.arange(-8, 9)
+    sharp = (x[:, None] ** 2 + x**2 <= radius**2).astype(np.float32)
+    taps = np.exp(-0.5 * (np.array([-1, 0, 1]) / alias_blur) ** 2)
+    taps = (taps / taps.sum()).astype(np.float32)
+    soft: NDArray[np.float32] = sharp / sharp.sum()
+    for axis in (0, 1):
+        soft = ndimage.correlate1d(soft, taps, axis=axis, mode="mirror")
+    return soft
+
+
+def defocus_blur(image: Image, rng: np.random.Generator, radius: float, alias_blur: float) -> Image:  # noqa: ARG001
+    """Convolution with `disk`; the image is mirrored about its border pixels."""
+    return quantise(ndimage.correlate(unit(image), disk(radius, alias_blur)[..., None], mode="mirror"))
+
+
+@cache
+def zoom_matrix(side: int, factor: float) -> NDArray[np.float64]:
+    """(side, side) matrix that magnifies a line of pixels about its middle by linear interpolation.
+
+    The middle ceil(side / factor) pixels are stretched to round(that * factor), ends to ends, and trimmed to `side`.
+    """
+    crop = int(np.ceil(side / factor))
+    first = (side - crop) // 2
+    stretched = round(crop * factor)
+    at = (np.arange(side) + (stretched - side) // 2) * (crop - 1) / max(stretched - 1, 1)
+    left = np.minimum(at.astype(int), crop - 2)
+    matrix = np.zeros((side, side))
+    matrix[np.arange(side), first + left] = 1 - (at - left)
+    matrix[np.arange(side), first + left + 1] += at - left
+    return matrix
+
+
+def zoom(x: NDArray[Any], factor: float) -> NDArray[Any]:
+    """(H, W, C) magnified about its middle, in its own precision."""
+    h, w, _ = x.shape
+    stretched = (zoom_matrix(h, factor) @ x.reshape(h, -1)).reshape(x.shape)
+    magnified: NDArray[Any] = zoom_matrix(w, factor) @ stretched
+    return magnified.astype(x.dtype)
+
+
+def zoom_blur(image: Image, rng: np.random.Generator, end: float) -> Image:  # noqa: ARG001
+    """Mean of the image and its magnifications by arange(1, end, 0.01).
+
+    That range has 7, 12, 16, 21 and 26 factors for the five ends: by rounding the first two include the end itself.
+    """
+    x = unit(image).astype(np.float32)
+    factors = np.arange(1, end, 0.01)
+    total = x + sum(zoom(x, float(factor)) for factor in factors)
+    return quantise(total / (len(factors) + 1))

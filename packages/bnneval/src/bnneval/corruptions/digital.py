@@ -1,0 +1,81 @@
+"""Elastic transform, pixelate and JPEG compression."""
+
+from __future__ import annotations
+
+from io import BytesIO
+from typing import TYPE_CHECKING
+
+import numpy as np
+from scipy import ndimage
+
+from bnneval.corruptions.levels import quantise, unit
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from bnneval.corruptions.levels import Image
+
+
+def _affine(x: NDArray[np.float32], matrix: NDArray[np.float64]) -> NDArray[np.float32]:
+    """x moved by (2, 3) `matrix` on (column, row), linear interpolation, mirrored about the border pixels.
+
+    Source positions are whole multiples of 1/32 pixel, rounded the way OpenCV's fixed-point warp does: the column's
+    and the row's share to 1/1024 each, their sum to 1/32.
+    """
+    h, w, channels = x.shape
+    inverse = np.linalg.inv(np.vstack([matrix, [0, 0, 1]]))
+    row, column = np.mgrid[:h, :w]
+    from_column, from_row = (
+        np.floor((np.rint(a * column * 1024) + np.rint((b * row + c) * 1024) + 16) / 32) / 32 for a, b, c in inverse[:2]
+    )
+    at = np.stack([from_row, from_column])
+    return np.stack([ndimage.map_coordinates(x[..., c], at, order=1, mode="mirror") for c in range(channels)], axis=-1)
+
+
+def elastic_transform(image: Image, rng: np.random.Generator, alpha: float, sigma: float, affine: float) -> Image:
+    """A random affine map, then every pixel moved by alpha * (noise smoothed over sigma).
+
+    Three points a third of a side about the centre move by up to `affine`; all three constants are shares of the side
+    (32 pixels in CIFAR). With alpha = 0 only the affine map remains.
+    """
+    x = unit(image).astype(np.float32)
+    h, w = x.shape[:2]
+    side, arm = min(h, w), min(h, w) // 3
+    centre = np.array([h // 2, w // 2], dtype=np.float32)
+    points = np.array([centre + arm, [centre[0] + arm, centre[1] - arm], centre - arm], dtype=np.float32)
+    moved = points + rng.uniform(-affine * side, affine * side, size=points.shape).astype(np.float32)
+    x = _affine(x, _through(points, moved))
+    across, down = (_drift(rng.uniform(-1, 1, size=(h, w)), sigma * side) * (alpha * side) for _ in range(2))
+    row, column = np.mgrid[:h, :w]
+    at = np.stack([row + down.astype(np.float32), column + across.astype(np.float32)])
+    warped = [ndimage.map_coordinates(x[..., c], at, order=1, mode="reflect") for c in range(x.shape[-1])]
+    return quantise(np.stack(warped, axis=-1))
+
+
+def _drift(noise: NDArray[np.float64], sigma: float) -> NDArray[np.float64]:
+    smoothed: NDArray[np.float64] = ndimage.gaussian_filter(noise, sigma, mode="reflect", truncate=3.0)
+    return smoothed
+
+
+def _through(points: NDArray[np.float32], moved: NDArray[np.float32]) -> NDArray[np.float64]:
+    """(2, 3) affine matrix that takes three points to three others."""
+    homogeneous = np.column_stack([points, np.ones(3)]).astype(np.float64)
+    return np.linalg.solve(homogeneous, moved.astype(np.float64)).T.astype(np.float64)
+
+
+def pixelate(image: Image, rng: np.random.Generator, scale: float) -> Image:  # noqa: ARG001  one signature for all
+    """Shrink to int(side * scale) by box averaging and grow back by it."""
+    from PIL import Image as Picture
+
+    h, w = image.shape[:2]
+    small = Picture.fromarray(image).resize((int(w * scale), int(h * scale)), Picture.Resampling.BOX)
+    return np.asarray(small.resize((w, h), Picture.Resampling.BOX))
+
+
+def jpeg_compression(image: Image, rng: np.random.Generator, quality: int) -> Image:  # noqa: ARG001
+    """Through a JPEG file of that quality, chroma at half resolution."""
+    from PIL import Image as Picture
+
+    file = BytesIO()
+    Picture.fromarray(image).save(file, "JPEG", quality=quality)
+    return np.asarray(Picture.open(file))

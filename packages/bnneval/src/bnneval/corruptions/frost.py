@@ -1,0 +1,83 @@
+"""Frost: a photograph of ice laid over the image,  a x + b ice.
+
+The photographs (frost1.png .. frost5.jpg of the original generator) are not part of this package. Given their folder
+they are used; without it a procedural texture takes their place, and `Textures.source` says which.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+from scipy import ndimage
+
+from bnneval.corruptions.fog import plasma
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from bnneval.corruptions.levels import Image
+
+# The original draws from the first five of six, so frost6.jpg is never seen.
+PHOTOGRAPHS = ("frost1.png", "frost2.png", "frost3.png", "frost4.jpg", "frost5.jpg")
+
+
+class Textures(NamedTuple):
+    """Ice to lay over images: where it comes from ("photographs" or "procedural") and five (H, W, 3) byte arrays."""
+
+    source: str
+    ice: tuple[NDArray[np.uint8], ...]
+
+
+def textures(folder: str | Path | None = None) -> Textures:
+    """The photographs in `folder` at a fifth of their size, or without a folder the procedural texture."""
+    if folder is None:
+        return _procedural()
+    missing = [name for name in PHOTOGRAPHS if not (Path(folder) / name).is_file()]
+    if missing:
+        raise ValueError(f"expected the frost photographs {', '.join(PHOTOGRAPHS)}, got a folder without {missing[0]}")
+    return Textures("photographs", tuple(_photograph(Path(folder) / name) for name in PHOTOGRAPHS))
+
+
+@cache
+def _photograph(path: Path) -> NDArray[np.uint8]:
+    """Every fifth pixel: linear interpolation at scale 0.2 falls on pixel 5 i + 2 exactly."""
+    from PIL import Image as Picture
+
+    pixels = np.asarray(Picture.open(path).convert("RGB"))
+    h, w = (round(side * 0.2) for side in pixels.shape[:2])
+    return pixels[2::5, 2::5][:h, :w]
+
+
+@cache
+def _procedural() -> Textures:
+    """Five bluish textures of crystals: ridges of smoothed noise over a soft cloud, always the same.
+
+    Mean and contrast follow the photographs': their mean levels are 72 to 150 with standard deviation about 60.
+    """
+    ice = []
+    for number in range(5):
+        rng = np.random.default_rng([5, number])
+        cloud = plasma(128, 1.8, rng)
+        veins = (
+            1
+            - np.abs(
+                ndimage.gaussian_filter(rng.normal(size=(128, 128)), (1 + number % 2, 2 - number % 2), mode="wrap")
+            )
+            * 6
+        )
+        grey = np.clip(0.45 * cloud + 0.45 * np.clip(veins, 0, 1) ** 2, 0, 1)
+        tint = np.array([0.80, 0.93, 1.0])
+        ice.append((grey[..., None] ** (1 / tint) * 255).astype(np.uint8))
+    return Textures("procedural", tuple(ice))
+
+
+def frost(image: Image, rng: np.random.Generator, keep: float, cover: float, source: Textures | None = None) -> Image:
+    """keep * image + cover * ice, ice a random window of a random texture; in levels, clipped at 255, truncated."""
+    ice = (source or _procedural()).ice
+    layer = ice[rng.integers(len(ice))]
+    h, w = image.shape[:2]
+    top, left = rng.integers(layer.shape[0] - h), rng.integers(layer.shape[1] - w)
+    return np.clip(keep * image + cover * layer[top : top + h, left : left + w], 0, 255).astype(np.uint8)

@@ -1,0 +1,24 @@
+"""Bytes and [0, 1]: images are x / 255; results are clipped, scaled by 255 and *truncated*, as in CIFAR-10-C."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    Image = NDArray[np.uint8]
+    """One image, (H, W, 3) bytes."""
+
+
+def unit(image: Image) -> NDArray[np.float64]:
+    """Bytes as fractions of 255."""
+    return image / 255.0
+
+
+def quantise(x: NDArray[Any]) -> Image:
+    """Fractions as bytes: floor(255 clip(x, 0, 1)). Rounding would brighten an image by half a level."""
+    levels: Image = (np.clip(x, 0, 1) * 255).astype(np.uint8)
+    return levels

@@ -1,0 +1,46 @@
+"""Snow: sparse noise, magnified, blurred along its fall and added twice, over a paler image."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from bnneval.corruptions.blur import zoom
+from bnneval.corruptions.levels import quantise, unit
+from bnneval.corruptions.motion import blur_along
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from bnneval.corruptions.levels import Image
+
+LUMA = np.array([0.299, 0.587, 0.114], dtype=np.float32)
+
+
+class Fall(NamedTuple):
+    """Mean and spread of the flakes' noise, magnification, threshold, and the blur along their fall."""
+
+    loc: float
+    scale: float
+    zoom: float
+    threshold: float
+    radius: float
+    sigma: float
+
+
+def flakes(shape: tuple[int, ...], rng: np.random.Generator, fall: Fall) -> NDArray[np.uint8]:
+    """The layer of snow as bytes: noise above a threshold, blurred at an angle uniform in (-135, -45) degrees."""
+    layer = zoom(rng.normal(fall.loc, fall.scale, (*shape, 1)), fall.zoom)[..., 0]
+    layer[layer < fall.threshold] = 0
+    return blur_along(quantise(layer), fall.radius, fall.sigma, rng.uniform(-135, -45))
+
+
+def snow(image: Image, rng: np.random.Generator, *constants: float) -> Image:
+    """mix x + (1 - mix) max(x, 1.5 grey + 0.5) + layer + layer turned by 180 degrees; the constants end with `mix`."""
+    *of_fall, mix = constants
+    x = unit(image).astype(np.float32)
+    layer = flakes(x.shape[:2], rng, Fall(*of_fall))[..., None] / 255.0
+    grey = (x @ LUMA)[..., None]
+    pale = mix * x + (1 - mix) * np.maximum(x, grey * np.float32(1.5) + np.float32(0.5))
+    return quantise(pale + layer + layer[::-1, ::-1])

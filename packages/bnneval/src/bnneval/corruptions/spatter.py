@@ -1,0 +1,51 @@
+"""Spatter: drops of water (pale turquoise, lit from one side) at severities 1 to 3, of mud (brown) at 4 and 5."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from bnneval.corruptions.blur import smooth
+from bnneval.corruptions.edges import box_blur, canny, distance_to, emboss, equalise
+from bnneval.corruptions.levels import quantise, unit
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from bnneval.corruptions.levels import Image
+
+TURQUOISE = np.array([175, 238, 238], dtype=np.float32) / 255
+BROWN = np.array([63, 42, 20], dtype=np.float32) / 255
+
+
+def spatter(
+    image: Image,
+    rng: np.random.Generator,
+    loc: float,
+    scale: float,
+    sigma: float,
+    threshold: float,
+    strength: float,
+    mud: int,
+) -> Image:
+    """Smoothed noise above a threshold is liquid; water adds `strength` of its colour, mud (blurred by it) covers."""
+    x = unit(image).astype(np.float32)
+    liquid = smooth(rng.normal(loc, scale, x.shape[:2]), sigma)
+    liquid[liquid < threshold] = 0
+    if mud:
+        cover = smooth((liquid > threshold).astype(np.float32), strength)
+        cover[cover < 0.8] = 0
+        return quantise(x * (1 - cover[..., None]) + BROWN * cover[..., None])
+    # Noise above 1 wraps around to a low byte in the original, a hole in the drop; the official files have it so.
+    drops = (liquid * 255).astype(np.int64).astype(np.uint8)
+    return quantise(x + np.float32(strength) * _lit(drops)[..., None] * TURQUOISE)
+
+
+def _lit(liquid: NDArray[np.uint8]) -> NDArray[np.float32]:
+    """Drops shaded by their distance from their rims, largest value 1; all 0 where there is nothing to see."""
+    height = box_blur(distance_to(canny(liquid, 50, 150), 20)).astype(np.uint8)
+    shade = np.rint(box_blur(emboss(equalise(height)))).astype(np.float32)
+    drops = liquid * shade
+    lit: NDArray[np.float32] = drops / max(drops.max(), np.float32(1))
+    return lit

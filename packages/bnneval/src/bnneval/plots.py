@@ -1,0 +1,123 @@
+"""Figures a paper would print: reliability diagram, entropy histograms, ROC. Built without pyplot, so no global state.
+
+Colours are Okabe and Ito's, told apart with any colour vision; lines and hatches differ too, for print without colour.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from matplotlib.figure import Figure
+    from numpy.typing import NDArray
+
+    from bnneval.calibration import Reliability
+    from bnneval.roc import Roc
+    from bnneval.shift import Shift
+
+BLUE, ORANGE, GREEN, GREY = "#0072B2", "#D55E00", "#009E73", "#666666"
+CYCLE = (BLUE, ORANGE, GREEN, "#CC79A7", "#E69F00", "#56B4E9")
+STYLE: Any = {
+    "font.size": 9,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.linewidth": 0.8,
+    "legend.frameon": False,
+    "pdf.fonttype": 42,
+    "svg.hashsalt": "bnneval",
+}
+
+
+def _figure(width: float = 3.4, height: float = 2.8, **grid: Any) -> tuple[Figure, Any]:
+    """A figure of one column's width (3.4 inches) and its axes."""
+    from matplotlib import rc_context
+    from matplotlib.figure import Figure
+
+    with rc_context(STYLE):
+        figure = Figure(figsize=(width, height), layout="constrained")
+        return figure, figure.subplots(**grid)
+
+
+def reliability_diagram(diagram: Reliability, error: float) -> Figure:
+    """Accuracy against confidence in each bin, the gap to the diagonal shaded, and the share of samples below."""
+    figure, (upper, lower) = _figure(3.4, 3.8, nrows=2, sharex=True, height_ratios=[3, 1])
+    left, width = diagram.edges[:-1], np.diff(diagram.edges)
+    filled = diagram.counts > 0
+    style = {"width": width[filled], "align": "edge", "linewidth": 0.6}
+    accuracy, confidence = diagram.accuracy[filled], diagram.confidence[filled]
+    upper.bar(left[filled], accuracy, color=BLUE, edgecolor="white", label="accuracy", **style)
+    gap = {"facecolor": "none", "edgecolor": ORANGE, "hatch": "////", "label": "gap to confidence"}
+    upper.bar(left[filled], confidence - accuracy, bottom=accuracy, **gap, **style)
+    upper.plot([0, 1], [0, 1], color=GREY, linestyle="--", linewidth=1, label="perfect calibration")
+    upper.set(ylabel="accuracy", xlim=(0, 1), ylim=(0, 1), title=f"ECE = {100 * error:.2f} %")
+    upper.legend(loc="upper left", fontsize=8)
+    lower.bar(
+        left, diagram.counts / diagram.counts.sum(), width=width, align="edge", color=GREY, edgecolor="white", lw=0.6
+    )
+    lower.set(xlabel="confidence", ylabel="share")
+    return figure
+
+
+def entropy_histograms(entropies: Mapping[str, NDArray[np.float64]], classes: int, bins: int = 40) -> Figure:
+    """Densities of predictive entropy of one or more sets on [0, ln C]; the legend gives mean and std."""
+    figure, axes = _figure()
+    edges = np.linspace(0, max(np.log(classes), 1e-9), bins + 1)
+    for (name, entropy), colour in zip(entropies.items(), CYCLE, strict=False):
+        label = f"{name}: {entropy.mean():.3f} ± {entropy.std():.3f}"
+        axes.hist(np.clip(entropy, 0, edges[-1]), edges, density=True, color=colour, alpha=0.35)
+        line = ["-", "--", ":", "-."][len(axes.get_legend_handles_labels()[1]) % 4]
+        density, _ = np.histogram(np.clip(entropy, 0, edges[-1]), edges, density=True)
+        axes.stairs(density, edges, color=colour, linestyle=line, linewidth=1.3, label=label)
+    axes.set(xlabel="predictive entropy (nats)", ylabel="density", xlim=(0, edges[-1]))
+    axes.legend(fontsize=8)
+    return figure
+
+
+def roc_curve(curves: Mapping[str, Roc]) -> Figure:
+    """ROC curves of out-of-distribution detection; the legend gives the areas."""
+    figure, axes = _figure(3.4, 3.2)
+    for (name, curve), colour, line in zip(curves.items(), CYCLE, ["-", "--", ":", "-.", "-", "--"], strict=False):
+        axes.plot(
+            curve.fpr, curve.tpr, color=colour, linestyle=line, linewidth=1.5, label=f"{name}: AUC = {curve.auc:.3f}"
+        )
+    axes.plot([0, 1], [0, 1], color=GREY, linestyle="--", linewidth=0.8)
+    axes.set(
+        xlabel="false positive rate", ylabel="true positive rate (OOD)", xlim=(0, 1), ylim=(0, 1.005), aspect="equal"
+    )
+    axes.legend(loc="lower right", fontsize=8)
+    return figure
+
+
+def entropy_by_severity(shift: Shift) -> Figure:
+    """Mean entropy at each severity, one thin line a corruption and the pooled mean with its standard deviation."""
+    figure, axes = _figure()
+    for row in shift.cells.values():
+        axes.plot(list(row), [cell.entropy_mean for cell in row.values()], color=GREY, linewidth=0.6, alpha=0.6)
+    severity = list(shift.by_severity)
+    mean = np.array([cell.entropy_mean for cell in shift.by_severity.values()])
+    std = np.array([cell.entropy_std for cell in shift.by_severity.values()])
+    axes.fill_between(
+        severity, mean - std, mean + std, color=BLUE, alpha=0.15, linewidth=0, label="± 1 std over images"
+    )
+    axes.plot(severity, mean, color=BLUE, marker="o", linewidth=1.8, label="all corruptions")
+    if shift.clean is not None:
+        axes.axhline(shift.clean.entropy_mean, color=ORANGE, linestyle="--", linewidth=1, label="clean")
+    axes.set(xlabel="severity", ylabel="predictive entropy (nats)", xticks=severity)
+    axes.legend(fontsize=8)
+    return figure
+
+
+def save(figure: Figure, stem: str | Path, dpi: int = 200) -> list[Path]:
+    """Write STEM.pdf (vector) and STEM.png; the files carry no date, so equal figures are equal bytes."""
+    from matplotlib import rc_context
+
+    paths = [Path(f"{stem}.{kind}") for kind in ("pdf", "png")]
+    with rc_context(STYLE):
+        figure.savefig(paths[0], metadata={"CreationDate": None})
+        figure.savefig(paths[1], dpi=dpi)
+    return paths

@@ -1,0 +1,108 @@
+"""All metrics of one set of predictions, as plain numbers, and as the table the command line prints."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from bnneval import _check
+from bnneval.calibration import classwise_ece, ece, reliability
+from bnneval.predictive import mean_probs
+from bnneval.roc import aupr, fpr_at_tpr, roc
+from bnneval.scoring import accuracy, brier, nll
+from bnneval.selective import aurc
+from bnneval.uncertainty import entropy_split, predictive_entropy
+
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike, NDArray
+
+
+def report(probs: ArrayLike, labels: ArrayLike, ood_probs: ArrayLike | None = None, bins: int = 15) -> dict[str, Any]:
+    """Every metric of predictions (N, C) or (S, N, C) with labels (N,), and of telling `ood_probs` from them.
+
+    >>> report([[0.9, 0.1], [0.4, 0.6]], [0, 1])["accuracy"]
+    1.0
+    """
+    samples = _check.array(probs, "probs")
+    mean = averaged(samples)
+    diagram = reliability(mean, labels, bins)
+    entropy = predictive_entropy(mean)
+    metrics: dict[str, Any] = {
+        "samples": len(mean),
+        "classes": mean.shape[1],
+        "accuracy": accuracy(mean, labels),
+        "nll": nll(mean, labels),
+        "brier": brier(mean, labels),
+        "ece": ece(mean, labels, bins),
+        "ece_l2": ece(mean, labels, bins, norm="l2"),
+        "mce": ece(mean, labels, bins, norm="max"),
+        "ece_adaptive": ece(mean, labels, bins, scheme="mass"),
+        "ece_classwise": classwise_ece(mean, labels, bins),
+        "aurc": aurc(mean, labels),
+        "entropy_mean": float(entropy.mean()),
+        "entropy_std": float(entropy.std()),
+        **_parts(samples),
+        "reliability": {name: values.tolist() for name, values in diagram._asdict().items()},
+    }
+    if ood_probs is not None:
+        metrics["ood"] = _ood(samples, _check.array(ood_probs, "OOD probs"))
+    return metrics
+
+
+def averaged(probs: NDArray[Any], name: str = "probs") -> NDArray[np.float64]:
+    """(N, C) as it is, (S, N, C) averaged over weight samples."""
+    if probs.ndim == 3:
+        return mean_probs(probs)
+    return _check.probabilities(probs, name)
+
+
+def _parts(probs: NDArray[Any]) -> dict[str, float]:
+    """Means of the aleatoric and epistemic parts, which only weight samples can tell apart."""
+    if probs.ndim != 3:
+        return {}
+    split = entropy_split(probs)
+    return {
+        "weight_samples": len(probs),
+        "aleatoric_mean": float(split.aleatoric.mean()),
+        "epistemic_mean": float(split.epistemic.mean()),
+    }
+
+
+def _ood(inside: NDArray[Any], outside: NDArray[Any]) -> dict[str, Any]:
+    """OOD detection by entropy and, given weight samples, by mutual information."""
+    if inside.ndim != outside.ndim or inside.shape[-1] != outside.shape[-1]:
+        axes = ", ".join(["S", "N", "C"][-inside.ndim :])
+        expected = f"({axes}) with C = {inside.shape[-1]} like the predictions"
+        raise ValueError(f"expected OOD probs {expected}, got shape {outside.shape}")
+    entropy = [predictive_entropy(averaged(p)) for p in (inside, outside)]
+    result = {
+        "samples": len(entropy[1]),
+        "entropy_mean": float(entropy[1].mean()),
+        "entropy_std": float(entropy[1].std()),
+        **_detection(*entropy),
+    }
+    if inside.ndim == 3:
+        by_mi = _detection(entropy_split(inside).epistemic, entropy_split(outside).epistemic)
+        result |= {f"{key}_mutual_information": value for key, value in by_mi.items()}
+    return result
+
+
+def _detection(inside: NDArray[np.float64], outside: NDArray[np.float64]) -> dict[str, float]:
+    return {
+        "auroc": roc(inside, outside).auc,
+        "aupr": aupr(inside, outside),
+        "fpr95": fpr_at_tpr(inside, outside),
+    }
+
+
+def table(metrics: dict[str, Any]) -> str:
+    """The numbers of a report, one a line, names left and values right."""
+    rows = [(key, value) for key, value in metrics.items() if not isinstance(value, dict)]
+    rows += [(f"ood {key}", value) for key, value in metrics.get("ood", {}).items()]
+    width = max(len(key) for key, _ in rows)
+    return "\n".join(f"{key.replace('_', ' '):<{width}}  {_shown(value):>12}" for key, value in rows)
+
+
+def _shown(value: float) -> str:
+    return str(value) if isinstance(value, int) else f"{value:.6f}"

@@ -1,0 +1,95 @@
+"""Receiver operating characteristic of telling out-of-distribution from in-distribution inputs by a score.
+
+Out-of-distribution is the positive class and a higher score means more of it (entropy, mutual information, one minus
+confidence): TPR(c) = P(score_ood >= c), FPR(c) = P(score_id >= c). The area is the Mann-Whitney statistic,
+AUC = P(score_ood > score_id) + 1/2 P(score_ood = score_id), computed from integer counts.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from bnneval import _check
+
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike, NDArray
+
+
+class Roc(NamedTuple):
+    """One point a distinct score, from (0, 0) at threshold inf to (1, 1); `auc` is the area."""
+
+    fpr: NDArray[np.float64]
+    tpr: NDArray[np.float64]
+    thresholds: NDArray[np.float64]
+    auc: float
+
+
+class _Counts(NamedTuple):
+    thresholds: NDArray[np.float64]
+    id_above: NDArray[np.int64]
+    ood_above: NDArray[np.int64]
+
+
+def _count(scores_id: ArrayLike, scores_ood: ArrayLike) -> _Counts:
+    """How many scores of either kind are >= each distinct score, from the highest score down."""
+    inside = np.sort(_check.scores(scores_id, "scores_id"))
+    outside = np.sort(_check.scores(scores_ood, "scores_ood"))
+    thresholds = np.unique(np.concatenate([inside, outside]))[::-1]
+    id_above = len(inside) - np.searchsorted(inside, thresholds, side="left")
+    ood_above = len(outside) - np.searchsorted(outside, thresholds, side="left")
+    return _Counts(thresholds, id_above, ood_above)
+
+
+def roc(scores_id: ArrayLike, scores_ood: ArrayLike) -> Roc:
+    """ROC curve with all its thresholds, and its area; scores (N,) and (M,).
+
+    >>> roc([0.1, 0.4], [0.4, 0.9]).auc   # 0.9 beats both, 0.4 beats one and ties with one: 3.5 of 4 pairs
+    0.875
+    """
+    thresholds, id_above, ood_above = _count(scores_id, scores_ood)
+    inside, outside = np.concatenate([[0], id_above]), np.concatenate([[0], ood_above])
+    # Twice the area in unit pairs is a whole number, so a tie counts exactly one half.
+    doubled = int(np.sum(np.diff(inside) * (outside[1:] + outside[:-1])))
+    pairs = int(inside[-1]) * int(outside[-1])
+    return Roc(
+        inside / inside[-1], outside / outside[-1], np.concatenate([[np.inf], thresholds]), doubled / (2 * pairs)
+    )
+
+
+def auroc(scores_id: ArrayLike, scores_ood: ArrayLike) -> float:
+    """Area under the ROC: the chance that an OOD score exceeds an ID one, ties counting one half.
+
+    >>> auroc([1, 2, 3], [4, 5])
+    1.0
+    """
+    return roc(scores_id, scores_ood).auc
+
+
+def aupr(scores_id: ArrayLike, scores_ood: ArrayLike) -> float:
+    """Average precision of finding OOD: sum_k (recall_k - recall_{k-1}) precision_k over falling thresholds.
+
+    The step-wise sum, not the trapezoid, which is too high. It depends on the share of OOD samples; a score without
+    information has that share as its value.
+
+    >>> round(aupr([1, 3], [2, 4]), 6)   # 1/2 at precision 1, 1/2 at precision 2/3
+    0.833333
+    """
+    _, id_above, ood_above = _count(scores_id, scores_ood)
+    precision = ood_above / (id_above + ood_above)
+    return float(np.diff(ood_above, prepend=0) @ precision / ood_above[-1])
+
+
+def fpr_at_tpr(scores_id: ArrayLike, scores_ood: ArrayLike, tpr: float = 0.95) -> float:
+    """Smallest share of ID samples flagged by a threshold that flags at least `tpr` of the OOD samples (FPR95).
+
+    A point of the curve, not an interpolation between points.
+
+    >>> fpr_at_tpr([1, 2, 3, 4], [3, 5, 6], tpr=0.95)   # all OOD scores are >= 3, and so are two of four ID scores
+    0.5
+    """
+    if not 0 < tpr <= 1:
+        raise ValueError(f"expected 0 < tpr <= 1, got {tpr!r}")
+    curve = roc(scores_id, scores_ood)
+    return float(curve.fpr[np.argmax(curve.tpr >= tpr)])

@@ -1,0 +1,60 @@
+"""Accuracy and the two proper scoring rules,  NLL = -mean log p_y  and  Brier = mean sum_c (p_c - 1[c = y])^2."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from bnneval import _check
+from bnneval.predictive import top, true_class_probs
+
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike, NDArray
+
+
+def accuracy(probs: ArrayLike, labels: ArrayLike) -> float:
+    """Share of samples whose most probable class is the label; of tied classes the first counts.
+
+    >>> accuracy([[0.9, 0.1], [0.3, 0.7]], [0, 0])
+    0.5
+    """
+    return float(top(probs, labels).correct.mean())
+
+
+def nll_per_sample(probs: ArrayLike, labels: ArrayLike) -> NDArray[np.float64]:
+    """-log p_y of each sample in nats, (N, C), (N,) -> (N,); infinite where the label was given probability 0."""
+    with np.errstate(divide="ignore"):
+        loss: NDArray[np.float64] = -np.log(true_class_probs(probs, labels))
+    return loss + 0.0  # -log 1 is -0.0
+
+
+def nll(probs: ArrayLike, labels: ArrayLike) -> float:
+    """Mean negative log-likelihood per sample, in nats: -1/N sum_i log p_i[y_i].
+
+    A label with probability 0 makes it infinite. It is not clipped: a clipped NLL depends on the clip.
+
+    >>> round(nll([[0.5, 0.5], [0.25, 0.75]], [0, 0]), 6)   # (ln 2 + ln 4) / 2
+    1.039721
+    """
+    return float(nll_per_sample(probs, labels).mean())
+
+
+def brier_per_sample(probs: ArrayLike, labels: ArrayLike) -> NDArray[np.float64]:
+    """sum_c (p_c - 1[c = y])^2 of each sample, (N, C), (N,) -> (N,), between 0 and 2."""
+    p = _check.probabilities(probs)
+    y = _check.labels(labels, *p.shape)
+    truth = p[np.arange(len(p)), y]
+    others: NDArray[np.float64] = np.maximum(np.einsum("nc,nc->n", p, p) - truth**2, 0)
+    return others + (1 - truth) ** 2
+
+
+def brier(probs: ArrayLike, labels: ArrayLike) -> float:
+    """Multi-class Brier score, summed over classes: 0 is perfect, 2 is certain and wrong.
+
+    With two classes this is twice the binary score (p_1 - y)^2.
+
+    >>> round(brier([[0.9, 0.1]], [0]), 6)   # (0.9 - 1)^2 + 0.1^2
+    0.02
+    """
+    return float(brier_per_sample(probs, labels).mean())

@@ -1,0 +1,224 @@
+"""A classifier under growing corruption: entropy, accuracy, ECE and NLL for each corruption and severity.
+
+Mean corruption error (Hendrycks and Dietterich):  CE_c = sum_s E_{s,c} / sum_s E^base_{s,c},  mCE = mean_c CE_c;
+relative mCE subtracts each model's clean error from its E_{s,c} first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+from scipy import stats
+
+from bnneval import _check
+from bnneval.calibration import ece
+from bnneval.cifar10c import Cifar10C
+from bnneval.corruptions import CORRUPTIONS, SEVERITIES, corrupt, textures
+from bnneval.scoring import accuracy, nll
+from bnneval.uncertainty import predictive_entropy
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from numpy.typing import ArrayLike, NDArray
+
+Predict = Callable[[Any], Any]
+"""(n, H, W, 3) bytes to (n, C) probabilities, or (S, n, C) of which the mean is taken."""
+
+
+class Cell(NamedTuple):
+    """One model on one set of images: entropy in nats (its std over images has ddof = 0), the rest as fractions."""
+
+    entropy_mean: float
+    entropy_std: float
+    accuracy: float
+    ece: float
+    nll: float
+
+
+class Trend(NamedTuple):
+    """Does mean entropy rise with severity? Page's L with corruptions as blocks, and the mean rise a level in nats.
+
+    `rising` counts the corruptions whose mean entropy at the highest severity exceeds that at the lowest.
+    """
+
+    page_l: float
+    p_value: float
+    slope: float
+    rising: int
+    corruptions: int
+
+
+@dataclass(frozen=True)
+class Shift:
+    """Cells of every corruption and severity, the clean cell, pooled rows by severity, and where frost came from."""
+
+    clean: Cell | None
+    cells: dict[str, dict[int, Cell]]
+    by_severity: dict[int, Cell]
+    frost: str
+
+    def errors(self) -> NDArray[np.float64]:
+        """(corruptions, severities) error rates."""
+        return 1 - self._grid("accuracy")
+
+    def _grid(self, field: str) -> NDArray[np.float64]:
+        return np.array([[getattr(cell, field) for cell in row.values()] for row in self.cells.values()])
+
+    def trend(self) -> Trend:
+        """Test statistic of entropy rising with severity; needs two corruptions and three severities."""
+        entropy = self._grid("entropy_mean")
+        if entropy.shape[0] < 2 or entropy.shape[1] < 3:
+            raise ValueError(f"expected at least 2 corruptions and 3 severities for a trend, got {entropy.shape}")
+        page = stats.page_trend_test(entropy)
+        slope = stats.linregress(list(self.by_severity), entropy.mean(axis=0)).slope
+        rising = int(np.sum(entropy[:, -1] > entropy[:, 0]))
+        return Trend(float(page.statistic), float(page.pvalue), float(slope), rising, len(entropy))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Everything as plain numbers and strings, for JSON."""
+        return {
+            "frost": self.frost,
+            "clean": self.clean and self.clean._asdict(),
+            "by_severity": {str(s): cell._asdict() for s, cell in self.by_severity.items()},
+            "cells": {name: {str(s): c._asdict() for s, c in row.items()} for name, row in self.cells.items()},
+        }
+
+
+def mean_corruption_error(shift: Shift, baseline: Shift | None = None, *, relative: bool = False) -> float:
+    """mCE of a model against a baseline model, or without one the mean error over corruptions and severities.
+
+    The paper's baseline is AlexNet on ImageNet; for CIFAR-10-C the plain mean is customary. relative=True subtracts
+    clean errors and needs the baseline.
+    """
+    errors = shift.errors()
+    if baseline is None:
+        if relative:
+            raise ValueError("expected a baseline for the relative mean corruption error, got none")
+        return float(errors.mean())
+    if _axes(shift) != _axes(baseline):
+        raise ValueError("expected a baseline over the same corruptions and severities, got others")
+    base = baseline.errors()
+    if relative:
+        if shift.clean is None or baseline.clean is None:
+            raise ValueError("expected clean cells for the relative mean corruption error, got none")
+        errors, base = errors - (1 - shift.clean.accuracy), base - (1 - baseline.clean.accuracy)
+    ratio = errors.sum(axis=1), base.sum(axis=1)
+    if not ratio[1].all():
+        raise ValueError(
+            "expected a baseline with errors under every corruption, got one without: the ratio is undefined"
+        )
+    return float(np.mean(ratio[0] / ratio[1]))
+
+
+def _axes(shift: Shift) -> list[tuple[str, int]]:
+    return [(name, severity) for name, row in shift.cells.items() for severity in row]
+
+
+def evaluate_shift(
+    predict: Predict,
+    images: ArrayLike,
+    labels: ArrayLike,
+    corruptions: Sequence[str] = CORRUPTIONS,
+    severities: Sequence[int] = SEVERITIES,
+    seed: int = 0,
+    batch: int = 500,
+    bins: int = 15,
+    frost: str | Path | None = None,
+) -> Shift:
+    """Corrupt images at every severity, batch by batch, and score what `predict` makes of them.
+
+    by_severity pools the images of all corruptions, as the paper's Table 2 does: mean and std of entropy over all of
+    them, one ECE of all of them.
+    """
+    x = _check.images(images)
+    ice = textures(frost)
+
+    def corrupted(name: str, severity: int, rows: slice) -> NDArray[np.uint8]:
+        return corrupt(x[rows], name, severity, seed, start=rows.start, frost=ice)
+
+    source = ice.source if "frost" in corruptions else "not used"
+    return _evaluate(
+        predict, labels, len(x), corrupted, (tuple(corruptions), tuple(severities)), batch, bins, x, source
+    )
+
+
+def evaluate_cifar10c(
+    predict: Predict,
+    folder: str | Path,
+    corruptions: Sequence[str] | None = None,
+    severities: Sequence[int] = SEVERITIES,
+    batch: int = 500,
+    bins: int = 15,
+    clean: ArrayLike | None = None,
+) -> Shift:
+    """The same on the official files in `folder`; `clean` is the uncorrupted test set in the same order, if at hand."""
+    data = Cifar10C(folder)
+    names = data.corruptions if corruptions is None else tuple(corruptions)
+    labels = data.labels()
+
+    def official(name: str, severity: int, rows: slice) -> NDArray[np.uint8]:
+        return np.array(data.images(name, severity)[rows])
+
+    x = None if clean is None else _check.images(clean, "clean")
+    return _evaluate(
+        predict, labels, len(labels), official, (names, tuple(severities)), batch, bins, x, "official files"
+    )
+
+
+def _evaluate(
+    predict: Predict,
+    labels: ArrayLike,
+    n: int,
+    corrupted: Callable[[str, int, slice], NDArray[np.uint8]],
+    axes: tuple[Sequence[str], Sequence[int]],
+    batch: int,
+    bins: int,
+    clean: NDArray[np.uint8] | None,
+    frost: str,
+) -> Shift:
+    names, severities = axes
+    if not names or not severities:
+        raise ValueError("expected at least one corruption and one severity, got none")
+    y = _check.labels(labels, n, np.iinfo(np.int64).max)
+    size = _check.whole(batch, "batch", 1)
+    blocks = [slice(start, min(start + size, n)) for start in range(0, n, size)]
+    probs = {
+        (name, severity): np.concatenate([_predicted(predict, corrupted(name, severity, b)) for b in blocks])
+        for name in names
+        for severity in severities
+    }
+    cells = {name: {s: _cell(probs[name, s], y, bins) for s in severities} for name in names}
+    pooled = {
+        s: _cell(np.concatenate([probs[name, s] for name in names]), np.tile(y, len(names)), bins) for s in severities
+    }
+    on_clean = None
+    if clean is not None:
+        on_clean = _cell(np.concatenate([_predicted(predict, clean[b]) for b in blocks]), y, bins)
+    return Shift(on_clean, cells, pooled, frost)
+
+
+def _predicted(predict: Predict, images: NDArray[np.uint8]) -> NDArray[np.float64]:
+    """What `predict` gives for a batch, checked: one row an image."""
+    raw = _check.array(predict(images), "predict(images)")
+    if raw.ndim == 3:
+        p: NDArray[np.float64] = _check.sample_probabilities(raw, "predict(images)").mean(axis=0)
+    else:
+        p = _check.probabilities(raw, "predict(images)")
+    if len(p) != len(images):
+        raise ValueError(f"expected predict(images) with {len(images)} rows, got {len(p)}")
+    return p
+
+
+def _cell(probs: NDArray[np.float64], labels: NDArray[np.int64], bins: int) -> Cell:
+    entropy = predictive_entropy(probs)
+    return Cell(
+        float(entropy.mean()),
+        float(entropy.std()),
+        accuracy(probs, labels),
+        ece(probs, labels, bins),
+        nll(probs, labels),
+    )

@@ -1,0 +1,169 @@
+"""How sure a metric is: mean and spread over seeds, bootstrap intervals, and two models on the same data.
+
+Over n seeds:  mean +- t_{n-1} s / sqrt(n)  with s the standard deviation with n - 1 in the denominator (ddof = 1).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+from scipy import stats
+
+from bnneval import _check
+from bnneval.calibration import NORMS, SCHEMES, _distance, binned
+from bnneval.predictive import top
+from bnneval.roc import auroc
+from bnneval.scoring import brier_per_sample, nll_per_sample
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from numpy.typing import ArrayLike, NDArray
+
+SCORES = ("error", "nll", "brier")
+
+
+class SeedSummary(NamedTuple):
+    """Mean over n seeds, standard deviation (ddof = 1) and the Student interval for the mean."""
+
+    mean: float
+    std: float
+    low: float
+    high: float
+    n: int
+
+
+class Interval(NamedTuple):
+    """A metric and its bootstrap interval."""
+
+    value: float
+    low: float
+    high: float
+
+
+class Comparison(NamedTuple):
+    """Mean difference a - b over n pairs, its Student interval, and the p-value of no difference."""
+
+    difference: float
+    low: float
+    high: float
+    p_value: float
+    n: int
+
+
+def over_seeds(values: ArrayLike, level: float = 0.95) -> SeedSummary:
+    """Mean, standard deviation and confidence interval of a metric over seeds, (n,) with n >= 2.
+
+    >>> over_seeds([0.98, 0.99, 1.00])   # s = 0.01, t_2(0.975) = 4.303
+    SeedSummary(mean=0.99, std=0.01, low=0.9651586..., high=1.0148413..., n=3)
+    """
+    x = _check.scores(values, "values")
+    if len(x) < 2:
+        raise ValueError("expected values of at least two seeds, got one: its spread is unknown")
+    mean, std = float(x.mean()), float(x.std(ddof=1))
+    half = stats.t.ppf((1 + _check.fraction(level, "level")) / 2, len(x) - 1) * std / np.sqrt(len(x))
+    return SeedSummary(mean, std, float(mean - half), float(mean + half), len(x))
+
+
+def bootstrap(
+    statistic: Callable[[np.random.Generator], float], value: float, resamples: int, level: float, seed: int
+) -> Interval:
+    """Basic bootstrap interval [2v - q_hi, 2v - q_lo] of a statistic that resamples its own data.
+
+    The basic interval mirrors the resampled values about v. ECE is biased upwards by noise, once in v and twice in a
+    resample, and mirroring takes that second bias off again; the percentile interval would double it.
+    """
+    _check.whole(resamples, "resamples", 2)
+    tail = (1 - _check.fraction(level, "level")) / 2
+    rng = np.random.default_rng(_check.whole(seed, "seed", 0))
+    low, high = np.quantile([statistic(rng) for _ in range(resamples)], [tail, 1 - tail])
+    return Interval(value, float(2 * value - high), float(2 * value - low))
+
+
+def bootstrap_ece(
+    probs: ArrayLike,
+    labels: ArrayLike,
+    bins: int = 15,
+    norm: str = "l1",
+    scheme: str = "width",
+    resamples: int = 1000,
+    level: float = 0.95,
+    seed: int = 0,
+) -> Interval:
+    """ECE with a bootstrap interval over samples, clipped to [0, 1].
+
+    >>> bootstrap_ece([[0.8, 0.2]] * 100, [0] * 80 + [1] * 20)   # perfectly calibrated
+    Interval(value=0.0, low=0.0, high=0.0)
+    """
+    _check.choice(norm, "norm", NORMS)
+    _check.choice(scheme, "scheme", SCHEMES)
+    confidence, correct = top(probs, labels)
+
+    def resampled(rng: np.random.Generator) -> float:
+        i = rng.integers(len(correct), size=len(correct))
+        return _distance(binned(confidence[i], correct[i], bins, scheme), norm)
+
+    value = _distance(binned(confidence, correct, bins, scheme), norm)
+    interval = bootstrap(resampled, value, resamples, level, seed)
+    return Interval(value, *np.clip(interval[1:], 0, 1).tolist())
+
+
+def bootstrap_auroc(
+    scores_id: ArrayLike, scores_ood: ArrayLike, resamples: int = 1000, level: float = 0.95, seed: int = 0
+) -> Interval:
+    """AUROC with a bootstrap interval, clipped to [0, 1]; the two sets are resampled apart, their sizes kept.
+
+    >>> bootstrap_auroc([1, 2, 3], [4, 5])
+    Interval(value=1.0, low=1.0, high=1.0)
+    """
+    inside, outside = _check.scores(scores_id, "scores_id"), _check.scores(scores_ood, "scores_ood")
+
+    def resampled(rng: np.random.Generator) -> float:
+        return auroc(rng.choice(inside, len(inside)), rng.choice(outside, len(outside)))
+
+    interval = bootstrap(resampled, auroc(inside, outside), resamples, level, seed)
+    return Interval(interval.value, *np.clip(interval[1:], 0, 1).tolist())
+
+
+def paired_difference(a: ArrayLike, b: ArrayLike, level: float = 0.95) -> Comparison:
+    """Paired t-test of two models: a metric on the same n seeds (or a score on the same n samples), (n,) each.
+
+    >>> paired_difference([0.91, 0.93, 0.92], [0.90, 0.91, 0.92])   # differences 0.01, 0.02, 0
+    Comparison(difference=0.01, low=-0.01484..., high=0.03484..., p_value=0.2254..., n=3)
+    """
+    x, y = _check.scores(a, "a"), _check.scores(b, "b")
+    if x.shape != y.shape:
+        raise ValueError(f"expected as many of a as of b, got {len(x)} and {len(y)}")
+    mean, std, low, high, n = over_seeds(x - y, level)
+    if std == 0:
+        return Comparison(mean, low, high, 1.0 if mean == 0 else 0.0, n)
+    p_value = 2 * stats.t.sf(abs(mean) / (std / np.sqrt(n)), n - 1)
+    return Comparison(mean, low, high, float(p_value), n)
+
+
+def compare(
+    probs_a: ArrayLike, probs_b: ArrayLike, labels: ArrayLike, score: str = "nll", level: float = 0.95
+) -> Comparison:
+    """Two models on the same samples: mean of score(a) - score(b), below 0 where a is better.
+
+    score "nll" and "brier": paired t-test over samples. "error": 0/1 errors, p-value of the exact McNemar test, which
+    asks whether the samples that only one of them gets wrong fall to both sides alike.
+
+    >>> compare([[0.9, 0.1]] * 3, [[0.2, 0.8]] * 3, [0, 0, 1], score="error")   # b alone errs twice, a alone once
+    Comparison(difference=-0.33..., low=-3.2..., high=2.5..., p_value=1.0, n=3)
+    """
+    _check.choice(score, "score", SCORES)
+    a, b = (_per_sample(p, labels, score) for p in (probs_a, probs_b))
+    result = paired_difference(a, b, level)
+    if score != "error":
+        return result
+    only_a, only_b = int(np.sum(a > b)), int(np.sum(b > a))
+    p_value = stats.binomtest(only_a, only_a + only_b).pvalue if only_a + only_b else 1.0
+    return result._replace(p_value=float(p_value))
+
+
+def _per_sample(probs: ArrayLike, labels: ArrayLike, score: str) -> NDArray[np.float64]:
+    if score == "error":
+        return (~top(probs, labels).correct).astype(np.float64)
+    return nll_per_sample(probs, labels) if score == "nll" else brier_per_sample(probs, labels)

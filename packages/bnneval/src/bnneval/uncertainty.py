@@ -1,0 +1,77 @@
+"""Entropy of the prediction and its two parts,  H[E_w p] = E_w H[p] + I(y; w),  in nats.
+
+| here        | of the input or of the model | data or knowledge     | information theory |
+|-------------|------------------------------|-----------------------|--------------------|
+| `total`     | total                        | total                 | predictive entropy |
+| `aleatoric` | aleatoric                    | data uncertainty      | expected entropy   |
+| `epistemic` | epistemic                    | knowledge uncertainty | mutual information |
+
+Aleatoric is what no further weight sample would settle (the samples agree that the input is ambiguous), epistemic is
+what they disagree about. All names of a row are the same number; mutual information is also the BALD score.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+from scipy.special import entr
+
+from bnneval import _check
+
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike, NDArray
+
+
+class EntropySplit(NamedTuple):
+    """Entropy of N predictions and its parts, each (N,), total = aleatoric + epistemic."""
+
+    total: NDArray[np.float64]
+    aleatoric: NDArray[np.float64]
+    epistemic: NDArray[np.float64]
+
+
+def _entropy(p: NDArray[np.float64]) -> NDArray[np.float64]:
+    # entr is 0 at 0, so a certain prediction has entropy 0 and no row is lost to 0 * log 0.
+    h: NDArray[np.float64] = np.einsum("...c->...", entr(p))
+    return np.maximum(h, 0)  # a probability one rounding above 1 has entr -2e-16
+
+
+def predictive_entropy(probs: ArrayLike) -> NDArray[np.float64]:
+    """Entropy -sum_c p_c log p_c of each row in nats, (N, C) -> (N,), between 0 and ln C.
+
+    >>> predictive_entropy([[1.0, 0.0], [0.5, 0.5]]).round(6)   # 0 and ln 2
+    array([0.      , 0.693147])
+    """
+    return _entropy(_check.probabilities(probs))
+
+
+def expected_entropy(sample_probs: ArrayLike) -> NDArray[np.float64]:
+    """Mean over weight samples of the entropy, E_w H[p(y | x, w)], (S, N, C) -> (N,): the aleatoric part.
+
+    >>> expected_entropy([[[1.0, 0.0]], [[0.5, 0.5]]]).round(6)   # (0 + ln 2) / 2
+    array([0.346574])
+    """
+    return entropy_split(sample_probs).aleatoric
+
+
+def mutual_information(sample_probs: ArrayLike) -> NDArray[np.float64]:
+    """I(y; w) = H[E_w p] - E_w H[p] in nats, (S, N, C) -> (N,): the epistemic part, 0 when all samples agree.
+
+    >>> mutual_information([[[1.0, 0.0]], [[0.0, 1.0]]]).round(6)   # two certain samples that disagree: ln 2
+    array([0.693147])
+    """
+    return entropy_split(sample_probs).epistemic
+
+
+def entropy_split(sample_probs: ArrayLike) -> EntropySplit:
+    """Total, aleatoric and epistemic uncertainty of each prediction, (S, N, C) -> three times (N,).
+
+    >>> [part.round(6).item() for part in entropy_split([[[1.0, 0.0]], [[0.5, 0.5]]])]
+    [0.562335, 0.346574, 0.215762]
+    """
+    p = _check.sample_probabilities(sample_probs)
+    total = _entropy(p.mean(axis=0))
+    aleatoric = np.mean([_entropy(one) for one in p], axis=0)
+    # Entropy is concave, so the difference is >= 0 but for rounding.
+    return EntropySplit(total, aleatoric, np.maximum(total - aleatoric, 0))
