@@ -59,7 +59,7 @@ def draw(
     *,
     noises: int = 1,
     generator: torch.Generator | None = None,
-    dtype: torch.dtype = torch.float32,
+    dtype: torch.dtype | None = None,
     device: torch.device | str = "cpu",
 ) -> Increments:
     """Draw increments; ``noises=2`` draws the time integrals too.

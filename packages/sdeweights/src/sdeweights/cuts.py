@@ -93,7 +93,7 @@ class Cut:
     @classmethod
     def both(cls, t1: float, t2: float, stochastic: float | Iterable[int], at_t2: str = "continue") -> Self:
         """Part of the weights noisy for t in (t1, t2)."""
-        return cls(t1, t2, stochastic if isinstance(stochastic, Real) else _as_tuple(stochastic), at_t2)
+        return cls(t1, t2, _as_tuple(stochastic) if isinstance(stochastic, Iterable) else stochastic, at_t2)
 
     @property
     def resets(self) -> bool:
@@ -134,13 +134,12 @@ def _ratio(ratio: float) -> float:
 
 
 def _as_tuple(indices: Iterable[int]) -> tuple[int, ...]:
-    values = indices.tolist() if isinstance(indices, Tensor) or hasattr(indices, "tolist") else list(indices)
-    return tuple(values) if isinstance(values, list) else (values,)
+    return tuple(indices.tolist() if isinstance(indices, Tensor) else indices)
 
 
 def _checked(stochastic: float | tuple[int, ...]) -> float | tuple[int, ...]:
-    if isinstance(stochastic, Real):
-        if isinstance(stochastic, bool) or not 0 <= stochastic <= 1:
+    if not isinstance(stochastic, tuple):
+        if isinstance(stochastic, bool) or not isinstance(stochastic, Real) or not 0 <= stochastic <= 1:
             raise ValueError(f"expected a share in [0, 1] or a sequence of indices, got {stochastic!r}")
         return float(stochastic)
     wrong = [i for i in stochastic if isinstance(i, bool) or not isinstance(i, Integral) or i < 0]

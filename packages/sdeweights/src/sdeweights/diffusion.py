@@ -79,7 +79,8 @@ def solve(kind: Kind, g: Tensor, x: Tensor) -> Tensor:
             raise ValueError(
                 "expected a diffusion that is invertible on the stochastic coordinates, got a singular matrix"
             )
-        return solution.squeeze(-1)
+        answer: Tensor = solution.squeeze(-1)
+        return answer
     if bool((g == 0).any()):
         raise ValueError("expected a diffusion that is nonzero on the stochastic coordinates, got 0")
     return x / g
@@ -111,7 +112,7 @@ def require_elementwise(diffusion: Field, t: Tensor, w: Tensor, noisy: Tensor, s
         pulled = _pull_back(diffusion, t, beside, signs)[..., noisy]
         if not torch.allclose(pulled, signs * slope, rtol=1e-4, atol=1e-6):
             raise ValueError(
-                f"expected a diagonal diffusion whose g_i depends on w_i alone for {scheme}, got one that mixes coordinates"
+                f"expected a diagonal diffusion whose g_i depends on w_i alone for {scheme}, got one that mixes them"
             )
 
 
@@ -139,6 +140,24 @@ def ito_to_stratonovich(kind: Kind, diffusion: Field, t: Tensor, w: Tensor, nois
     terms = []
     for j in range(len(noisy)):
         direction = torch.zeros_like(w).index_copy(-1, noisy, columns[..., j].expand(*w.shape[:-1], -1))
-        _, change = torch.func.jvp(lambda state, j=j: diffusion(t, state)[..., j], (w,), (direction,))
-        terms.append(change)
+        terms.append(_push_forward(lambda state, j=j: diffusion(t, state)[..., j], w, direction))
     return 0.5 * torch.stack(terms).sum(0)
+
+
+def _push_forward(function: Callable[[Tensor], Tensor], w: Tensor, direction: Tensor) -> Tensor:
+    """J v with J the derivative of ``function`` at w, differentiable where gradients are on.
+
+    J^T r is linear in r, and its derivative along v is J v: two reverse passes, which every operation supports.
+    """
+    create_graph = torch.is_grad_enabled()
+    with torch.enable_grad():
+        state = w if w.requires_grad else w.detach().requires_grad_()
+        value = function(state)
+        if not value.requires_grad:
+            return torch.zeros_like(value)
+        r = torch.zeros_like(value, requires_grad=True)
+        (pulled,) = torch.autograd.grad(value, state, r, create_graph=True, allow_unused=True)
+        if pulled is None:
+            return torch.zeros_like(value)
+        (pushed,) = torch.autograd.grad(pulled, r, direction, create_graph=create_graph, allow_unused=True)
+    return torch.zeros_like(value) if pushed is None else pushed

@@ -40,14 +40,15 @@ def flow(
     """Hidden states at t = 1 for every sample of a path: (samples, batch, ...).
 
     Args:
-        f_h: f_h(t, h, w) for one sample, h (batch, ...) and w (d,); or a module of (h) or (t, h) whose parameters are w.
+        f_h: f_h(t, h, w) for one sample, h (batch, ...) and w (d,); or a module of (h) or (t, h), called with w in
+            place of its parameters.
         h0: (batch, ...), or (samples, batch, ...) with a start for each sample.
         path: weights.
         method: "euler", "midpoint", "rk4", "reversible_heun", one step each between grid points, or
             "torchdiffeq:dopri5" and the like (with backprop only).
         gradient: "backprop", "checkpoint" or "adjoint"; see `sdeweights.gradients`.
-        per_sample: whether h0 has a sample axis. Where None, it has one if it has three axes or more and the first is as
-            long as the path has samples, of which there are two or more.
+        per_sample: whether h0 has a sample axis. Where None, it has one if there are two samples or more, and h0 has
+            three axes or more of which the first is as long as there are samples.
         vectorize: carry all samples at once by ``torch.vmap`` instead of one after the other.
 
     Example: for f_h(t, h, w) = w h with w = 1 throughout, Euler with n steps gives (1 + 1/n)^n h0.
@@ -166,8 +167,9 @@ class _Job:
                     before, state = state, scheme.step(self.f_h, leg, state)
                     if not bool(torch.isfinite(state[0]).all()):
                         raise NonFiniteState(
-                            f"h became non-finite in sample {i}, step {k + 1} of {path.steps}, t={path.times[k + 1]:.6g}; "
-                            f"norm of h one step before: {float(before[0].norm()):.6g}, norm of w: {float(leg.w0.norm()):.6g}"
+                            f"h became non-finite in sample {i}, step {k + 1} of {path.steps}, "
+                            f"t={path.times[k + 1]:.6g}; norm of h one step before: {float(before[0].norm()):.6g}, "
+                            f"norm of w: {float(leg.w0.norm()):.6g}"
                         )
         raise NonFiniteState(
             f"h became non-finite with {self.method}; largest norm of w: {float(path.w.norm(dim=-1).max()):.6g}"

@@ -39,7 +39,7 @@ class Functional(nn.Module):
         """Views of w, (d,), as the named parameters."""
         if w.shape != (self.d,):
             raise ValueError(f"expected w of shape ({self.d},), got {tuple(w.shape)}")
-        parts = w.split([math.prod(shape) for shape in self.shapes.values()])
+        parts = torch.split(w, [math.prod(shape) for shape in self.shapes.values()])
         return {name: part.view(shape) for (name, shape), part in zip(self.shapes.items(), parts, strict=True)}
 
     def forward(self, t: Tensor, h: Tensor, w: Tensor) -> Tensor:

@@ -42,7 +42,9 @@ def adjoint(f_h: HiddenDrift, scheme: HiddenScheme, legs: Sequence[Leg], state: 
         return state
     parameters = tuple(p for p in f_h.parameters() if p.requires_grad) if isinstance(f_h, nn.Module) else ()
     weights = (*(leg.w0 for leg in legs), *(leg.w1 for leg in legs))
-    out: State = _Adjoint.apply(f_h, scheme, legs, len(state), *state, *weights, *parameters)
+    out: State = _Adjoint.apply(  # type: ignore[no-untyped-call]
+        f_h, scheme, legs, len(state), *state, *weights, *parameters
+    )
     return out
 
 
@@ -65,12 +67,13 @@ class _Adjoint(torch.autograd.Function):
         state = _first_step(f_h, scheme, first, tuple(x.detach() for x in state))
         state = backprop(f_h, scheme, rest, state)
         ctx.f_h, ctx.scheme, ctx.n = f_h, scheme, n
-        ctx.shape = [leg._replace(w0=None, w1=None) for leg in legs]
+        empty = state[0].new_empty(0)
+        ctx.shape = [leg._replace(w0=empty, w1=empty) for leg in legs]
         ctx.save_for_backward(*state, *tensors[n:])
         return state
 
     @staticmethod
-    @once_differentiable  # type: ignore[untyped-decorator]
+    @once_differentiable
     def backward(ctx: Any, *upstream: Tensor) -> tuple[Tensor | None, ...]:
         n, steps = ctx.n, len(ctx.shape)
         saved = ctx.saved_tensors

@@ -79,6 +79,13 @@ class Grid:
         """The stochastic phase, if there is one."""
         return next((phase for phase in self.phases if phase.kind == "sde"), None)
 
+    def checked(self, cut: Cut) -> Self:
+        """This grid, refused where its phases are not those of a cut."""
+        spans, own = _spans(cut), [(phase.kind, phase.start, phase.stop) for phase in self.phases]
+        if own != spans:
+            raise ValueError(f"expected a grid with the phases {spans} of the cut, got {own}")
+        return self
+
     def refine(self, factor: int) -> Self:
         """Every step cut into ``factor`` equal ones; the points of this grid stay, to the bit."""
         if isinstance(factor, bool) or not isinstance(factor, int) or factor < 1:

@@ -1,7 +1,7 @@
-"""Path-space KL of posterior against prior, Section 2:  KL = E 1/2 int_{t1}^{t2} |u|^2 dt,  u = g_SS^{-1} (f_q - f_p)_S.
+"""Path-space KL, Section 2:  KL = E 1/2 int_{t1}^{t2} |u|^2 dt,  u = g_SS^{-1} (f_q - f_p)_S.
 
-By Girsanov's theorem log dQ/dP = 1/2 int |u|^2 dt + int u dB along a path of the posterior. On a grid both integrals are
-left-point sums, for which u is exactly that of the Euler-Maruyama chains.
+By Girsanov's theorem log dQ/dP = 1/2 int |u|^2 dt + int u dB along a path of the posterior. On a grid both integrals
+are left-point sums, which for Euler-Maruyama give exactly the KL of the two Markov chains.
 """
 
 from __future__ import annotations

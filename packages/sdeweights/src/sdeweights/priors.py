@@ -47,7 +47,8 @@ class _MeanReversion(nn.Module):
         self.mu = _Constant(mu)
 
     def forward(self, t: Tensor, w: Tensor) -> Tensor:
-        return self.theta(t, w) * (self.mu(t, w) - w)
+        value: Tensor = self.theta(t, w) * (self.mu(t, w) - w)
+        return value
 
     def restrict(self, indices: Tensor) -> Field:
         theta, mu = self.theta.restrict(indices), self.mu.restrict(indices)

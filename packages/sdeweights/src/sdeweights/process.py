@@ -6,7 +6,7 @@ Weights do not depend on activations, so that a path is sampled first, and hidde
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, final
+from typing import TYPE_CHECKING, Any, final
 
 import torch
 from torch import Tensor, nn
@@ -81,7 +81,7 @@ class WeightProcess(nn.Module):
 
     def sample(
         self,
-        steps: int = 30,
+        steps: int | Grid = 30,
         samples: int = 1,
         *,
         generator: torch.Generator | None = None,
@@ -92,14 +92,15 @@ class WeightProcess(nn.Module):
         """Sample weight paths.
 
         Args:
-            steps: steps of the grid over [0, 1], dealt to the phases of the cut in proportion to their lengths.
+            steps: steps of the grid over [0, 1], dealt to the phases of the cut in proportion to their lengths; or the
+                grid itself, such as ``Grid.of(cut, 30).refine(2)``.
             samples: number of paths. Sample i depends on the generator's state and on i alone.
             generator: source of the noise; torch's global one where None.
             solver: scheme of the stochastic phase.
             ode_solver: scheme of deterministic phases, and of the deterministic coordinates of a horizontal cut.
             noise: Brownian increments to use instead of fresh ones; ``samples`` is then their number of samples.
         """
-        grid = Grid.of(self.cut, steps)
+        grid = steps.checked(self.cut) if isinstance(steps, Grid) else Grid.of(self.cut, steps)
         scheme = find_sde_solver(solver)
         noise = self._draw(grid, samples, scheme, generator) if noise is None else self._checked(noise, grid)
         samples = samples if noise is None else len(noise.dB)
@@ -107,6 +108,10 @@ class WeightProcess(nn.Module):
         path = self._separate_path(plan, samples) if self._separate else self._joint_path(plan, samples)
         _require_finite(path, grid)
         return path
+
+    def forward(self, steps: int | Grid = 30, samples: int = 1, **how: Any) -> WeightPath:
+        """The same as ``sample``."""
+        return self.sample(steps, samples, **how)
 
     def _draw(
         self, grid: Grid, samples: int, scheme: SdeSolver, generator: torch.Generator | None
@@ -141,6 +146,11 @@ class WeightProcess(nn.Module):
                 f"expected noise of shape (samples, {grid.sde.steps}, {len(self.S)}) with dt={dt:.6g}, "
                 f"got {tuple(noise.dB.shape)} with dt={noise.dt:.6g}"
             )
+        if noise.dB.dtype != self.w0.dtype or noise.dB.device != self.w0.device:
+            raise ValueError(
+                f"expected noise in {self.w0.dtype} on {self.w0.device} like w0, "
+                f"got {noise.dB.dtype} on {noise.dB.device}"
+            )
         return noise
 
     def _joint_path(self, plan: Plan, samples: int) -> WeightPath:
@@ -155,7 +165,7 @@ class WeightProcess(nn.Module):
 
     def _separate_path(self, plan: Plan, samples: int) -> WeightPath:
         """w_D integrated once, w_S for every sample."""
-        restrict: Callable[[Tensor], Field] = self.drift.restrict  # type: ignore[union-attr]
+        restrict: Callable[[Tensor], Field] = self.drift.restrict  # type: ignore[attr-defined]
         f_S, f_D = Counted(restrict(self.S)), Counted(restrict(self.D))
         track_D = follow(Group(self.w0[self.D], f_D), plan)
         prior = (
@@ -258,8 +268,8 @@ def _check_parts(w0: Tensor, drift: Field, prior: Prior, cut: Cut) -> None:
         raise ValueError(f"expected cut to be a Cut, got {type(cut).__name__}")
     if isinstance(drift, Prior) or hasattr(drift, "diffusion"):
         raise ValueError(
-            "expected a drift f_q(t, w) alone, got an object with a diffusion of its own: by Lemma 1 the posterior has to "
-            "share the prior's diffusion, or the KL is infinite"
+            "expected a drift f_q(t, w) alone, got an object with a diffusion of its own: by Lemma 1 the posterior has "
+            "to share the prior's diffusion, or the KL is infinite"
         )
     if not callable(drift):
         raise ValueError(f"expected drift to be a function of (t, w), got {type(drift).__name__}")
@@ -280,8 +290,8 @@ def _is_split(drift: Field, S: Tensor, D: Tensor, allow_leak: bool) -> bool:
     if allow_leak:
         return False
     raise ValueError(
-        f"expected a split drift (SplitDrift, or PriorPlus of one) on a horizontal cut, so that deterministic weights cannot "
-        f"see noise: {reason}; allow_leak=True takes it all the same"
+        "expected a split drift (SplitDrift, or PriorPlus of one) on a horizontal cut, so that deterministic weights "
+        f"cannot see noise: {reason}; allow_leak=True takes it all the same"
     )
 
 

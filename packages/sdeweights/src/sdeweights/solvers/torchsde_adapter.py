@@ -4,8 +4,8 @@ Time is counted in steps: with t = start + h s and B(t) = sqrt(h) W(s), the phas
 
     dw = h f ds + sqrt(h) g dW,     s = 0, 1, ..., n
 
-so that torchsde's steps of length 1 fall on the grid to the bit. Its own step lengths add up with rounding, which makes a
-last step of no length, or one too few.
+so that torchsde's steps of length 1 fall on the grid to the bit. Step lengths such as 0.1 add up with rounding, which
+leaves a last step of hardly any length.
 """
 
 from __future__ import annotations
@@ -112,7 +112,13 @@ class _OnGrid(torchsde.BaseBrownian):  # type: ignore[misc]
         self._W = [spread(dB) / math.sqrt(noise.dt) for dB in noise.dB.unbind(1)]
         self._U = None if noise.Z is None else [spread(Z) / noise.dt**1.5 for Z in noise.Z.unbind(1)]
 
-    def __call__(self, ta: Any, tb: Any = None, return_U: bool = False, return_A: bool = False) -> Any:
+    def __call__(
+        self,
+        ta: Any,
+        tb: Any = None,  # noqa: ARG002 - always ta + 1
+        return_U: bool = False,
+        return_A: bool = False,
+    ) -> Any:
         k = round(float(ta))
         W = self._W[k]
         if not (return_U or return_A):

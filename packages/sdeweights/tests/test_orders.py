@@ -1,0 +1,137 @@
+"""Every scheme converges at the order it declares, measured on the same Brownian paths at five step lengths."""
+
+import math
+
+import pytest
+import torch
+
+from sdeweights import Brownian, Cut, Grid, Prior, WeightProcess, draw
+from sdeweights.solvers import ODE_SOLVERS, SDE_SOLVERS, Torchsde, ode_solver, sde_solver
+from sdeweights.testing import observed_order, seeded
+
+PATHS = 10_000  # the root mean square error of a scheme is then known to about 1 %
+TORCHSDE = [f"torchsde:{method}" for method in ("euler", "milstein", "srk", "heun", "midpoint", "euler_heun", "log_ode")]
+
+
+def strong_errors(process, solver, coarsest, exact, paths, seed, finer=1):
+    """Root mean square error at t = 1 on 5 grids, each half as fine as the next.
+
+    All see one Brownian motion, drawn on a grid ``finer`` times as fine as the finest of them.
+    """
+    grid = Grid.of(process.cut, coarsest)
+    finest = grid.refine(16 * finer)
+    dt = (finest.sde.stop - finest.sde.start) / finest.sde.steps
+    noise = draw(paths, finest.sde.steps, process.d, dt, noises=2, generator=seeded(seed))
+    errors, dts = [], []
+    with torch.no_grad():
+        truth = exact(process, noise, finest)
+        for factor in (16 * finer, 8 * finer, 4 * finer, 2 * finer, finer):
+            path = process.sample(grid.refine(16 * finer // factor), noise=noise.coarsen(factor), solver=solver, ode_solver="rk4")
+            errors.append((path.w[:, -1] - truth).square().mean().sqrt().item())
+            dts.append(factor * dt)
+    return dts, errors
+
+
+def additive(cut):
+    """dw = (sin 2w + cos 3t) dt + (0.5 + t) dB: nonlinear drift, noise that changes with time but not with w."""
+    prior = Prior(lambda t, w: 0 * w, lambda t, w: (0.5 + t).expand(w.shape[-1]))
+    return WeightProcess(torch.tensor([0.4]), lambda t, w: torch.sin(2 * w) + torch.cos(3 * t), prior, cut)
+
+
+def by_refinement(process, noise, grid):
+    """The same Brownian motion by the scheme of order 1.5 on the finest grid."""
+    return process.sample(grid, noise=noise, solver="sra1", ode_solver="rk4").w[:, -1]
+
+
+@pytest.mark.parametrize("solver", [*SDE_SOLVERS, *TORCHSDE, "torchsde:reversible_heun"])
+@pytest.mark.parametrize("cut", [Cut.full(), Cut.vertical(0.25, 0.75)], ids=["full", "vertical"])
+def test_strong_order_for_additive_noise(solver, cut):
+    # 8 times finer: an error of 8^-1.5 = 4 % of that of the best scheme on the finest grid measured
+    dts, errors = strong_errors(additive(cut), solver, 8, by_refinement, PATHS, seed=1, finer=8)
+    assert observed_order(dts, errors) == pytest.approx(sde_solver(solver).order(additive=True), abs=0.15)
+
+
+def geometric(noise_scale):
+    """dw = w/2 dt + s w dB with w(1) = w0 exp((1 - s^2)/2 + s B(1))."""
+    prior = Prior(lambda t, w: 0 * w, lambda t, w: noise_scale * w)
+    return WeightProcess(torch.tensor([1.0, 0.5]), lambda t, w: 0.5 * w, prior, Cut.full())
+
+
+def by_formula(scale):
+    def exact(process, noise, grid):
+        return process.w0 * torch.exp((1 - scale**2) / 2 + scale * noise.dB.sum(1))
+
+    return exact
+
+
+@pytest.mark.parametrize("solver", [name for name in SDE_SOLVERS if name != "sra1"] + TORCHSDE)
+def test_strong_order_for_multiplicative_noise(solver):
+    dts, errors = strong_errors(geometric(0.8), solver, 16, by_formula(0.8), PATHS, seed=2)
+    assert observed_order(dts, errors) == pytest.approx(sde_solver(solver).order(additive=False), abs=0.15)
+
+
+def test_dense_commutative_noise_is_corrected_too():
+    # dw = w/2 dt + (0.4 w dB1 + 0.4 w dB2 in each coordinate's own noise) written as a diagonal matrix
+    prior = Prior(lambda t, w: 0 * w, lambda t, w: torch.diag_embed(0.8 * w))
+    process = WeightProcess(torch.tensor([1.0, 0.5]), lambda t, w: 0.5 * w, prior, Cut.full())
+    for solver in ("heun", "midpoint"):
+        dts, errors = strong_errors(process, solver, 16, by_formula(0.8), 2000, seed=2)
+        assert observed_order(dts, errors) == pytest.approx(1.0, abs=0.15)
+
+
+@pytest.mark.deep
+@pytest.mark.parametrize("solver", [*SDE_SOLVERS])
+def test_strong_order_with_a_hundred_thousand_paths(solver):
+    scheme = sde_solver(solver)
+    dts, errors = strong_errors(additive(Cut.full()), solver, 8, by_refinement, 100_000, seed=3, finer=4)
+    assert observed_order(dts, errors) == pytest.approx(scheme.order(additive=True), abs=0.15)
+    if solver != "sra1":
+        dts, errors = strong_errors(geometric(0.8), solver, 16, by_formula(0.8), 100_000, seed=4)
+        assert observed_order(dts, errors) == pytest.approx(scheme.order(additive=False), abs=0.1)
+
+
+def test_weak_order_of_euler_is_one():
+    # E w_h(1) = (1 - h)^n exactly for dw = -w dt + dB, so the mean's error is |(1 - h)^n - 1/e|; the same noise at all h.
+    dts, errors = [], []
+    for steps in (8, 16, 32, 64, 128):
+        process = WeightProcess(torch.ones(1), lambda t, w: -w, Brownian(1.0), Cut.full())
+        noise = draw(2, steps, 1, 1 / steps, generator=seeded())
+        antithetic = noise._replace(dB=torch.stack([noise.dB[0], -noise.dB[0]]))
+        mean = process.sample(steps, noise=antithetic).w[:, -1].mean().item()
+        dts.append(1 / steps)
+        errors.append(abs(mean - math.exp(-1)))
+    assert observed_order(dts, errors) == pytest.approx(1.0, abs=0.1)
+
+
+@pytest.mark.parametrize("solver", [*ODE_SOLVERS, "torchdiffeq:euler", "torchdiffeq:midpoint", "torchdiffeq:rk4"])
+@pytest.mark.parametrize(
+    ("drift", "w0", "w1"),
+    [
+        (lambda t, w: w * torch.cos(t), [1.0], [math.exp(math.sin(1.0))]),
+        (lambda t, w: w * (1 - w), [0.1], [0.1 * math.e / (0.9 + 0.1 * math.e)]),
+        (lambda t, w: torch.stack([-w[..., 1], w[..., 0]], -1), [1.0, 0.0], [math.cos(1.0), math.sin(1.0)]),
+    ],
+    ids=["linear", "logistic", "rotation"],
+)
+def test_order_of_deterministic_schemes(solver, drift, w0, w1):
+    process = WeightProcess(torch.tensor(w0), drift, Brownian(), Cut.none())
+    dts, errors = [], []
+    for steps in (8, 16, 32, 64, 128):
+        path = process.sample(steps, ode_solver=solver)
+        dts.append(1 / steps)
+        errors.append((path.w[0, -1] - torch.tensor(w1)).norm().item())
+    declared = ode_solver(solver).order
+    assert observed_order(dts, errors) == pytest.approx(declared, abs=0.1)
+
+
+def test_sra1_is_exact_in_the_noise_where_the_drift_is_zero():
+    process = WeightProcess(torch.zeros(1), lambda t, w: 0 * w, Brownian(2.0), Cut.full())
+    noise = draw(3, 4, 1, 0.25, noises=2, generator=seeded())
+    path = process.sample(4, noise=noise, solver="sra1")
+    assert torch.allclose(path.w[:, -1], 2 * noise.dB.sum(1), atol=1e-15)
+
+
+def test_adapter_declares_every_method_it_takes():
+    assert Torchsde("srk").order(additive=True) == 1.5
+    assert Torchsde("srk").noises == 2
+    assert Torchsde("reversible_heun").noises == 1

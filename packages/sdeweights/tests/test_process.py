@@ -1,0 +1,335 @@
+"""Which parts of a path are deterministic, what happens at t2, and what a path knows of itself."""
+
+import math
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch import nn
+
+from sdeweights import (
+    BottleneckDrift,
+    Brownian,
+    Cut,
+    Grid,
+    NonFiniteState,
+    OrnsteinUhlenbeck,
+    Prior,
+    PriorPlus,
+    SplitDrift,
+    WeightPath,
+    WeightProcess,
+    bottleneck,
+    draw,
+    path_kl,
+)
+from sdeweights.testing import cuts, drift_for, observed_order, seeded, vectors
+
+D = 6
+PRIOR = OrnsteinUhlenbeck(sigma=0.3)
+
+
+def process_for(cut, **how):
+    w0 = torch.linspace(-1, 1, D)
+    return WeightProcess(w0, drift_for(cut, D), PRIOR, cut, **how)
+
+
+CUTS = [
+    Cut.full(),
+    Cut.none(),
+    Cut.vertical(0.3, 0.6),
+    Cut.vertical(0.3, 0.6, "fixed"),
+    Cut.vertical(0.3, 0.6, "learned"),
+    Cut.ode_first(0.1),
+    Cut.sde_first(0.2),
+    Cut.sde_first(0.2, "learned"),
+    Cut.horizontal(0.5),
+    Cut.horizontal([5, 0]),
+    Cut.both(0.2, 0.7, 0.5),
+    Cut.both(0.2, 0.7, [1, 4], "fixed"),
+    Cut.both(0.2, 0.7, [1, 4], "learned"),
+]
+
+
+@pytest.mark.parametrize("cut", CUTS, ids=str)
+@pytest.mark.parametrize("solver", ["euler", "sra1", "torchsde:heun"])
+def test_what_is_deterministic_is_bit_identical_over_a_thousand_samples(cut, solver):
+    with torch.no_grad():
+        path = process_for(cut).sample(10, samples=1000, generator=seeded(), solver=solver, ode_solver="midpoint")
+    same = (path.w == path.w[:1]).all(0)  # (steps + 1, d)
+    S = cut.indices(D)
+    first, last = path.times.index(cut.t1), path.times.index(cut.t2)
+    expected = torch.ones(11, D, dtype=torch.bool)
+    if not cut.deterministic:
+        expected[first + 1 : last + 1, S] = False
+        if not cut.resets:
+            expected[last:, S] = False
+    assert torch.equal(same, expected)
+
+
+@pytest.mark.parametrize("cut", [cut for cut in CUTS if cut.resets], ids=str)
+def test_variance_vanishes_after_a_reset_and_the_state_jumps(cut):
+    w_t2 = torch.full((D,), 9.0)
+    process = process_for(cut, w_t2=w_t2)
+    with torch.no_grad():
+        path = process.sample(10, samples=1000, generator=seeded())
+    S, k = cut.indices(D), path.times.index(cut.t2)
+    assert path.reset == k
+    assert (path.after_reset[:, S] == 9).all()
+    assert (path.at(cut.t2)[:, S] == 9).all()
+    assert torch.equal(path.at(cut.t2, left=True), path.w[:, k])
+    assert path.w[:, k, S].var(0).min() > 0
+    assert (path.w[:, k + 1 :] == path.w[:1, k + 1 :]).all()
+    D_set = cut.complement(D)
+    assert torch.equal(path.after_reset[:, D_set], path.w[:, k, D_set])  # the others continue
+    # the step from t2 starts at the right limit
+    dt = path.times[k + 1] - path.times[k]
+    assert torch.allclose(path.w[:, k + 1], path.after_reset + process.drift(path.ts[k], path.after_reset) * dt, atol=1e-14)
+
+
+def test_kl_does_not_feel_the_jump():
+    free, reset = (process_for(Cut.vertical(0.3, 0.6, policy)) for policy in ("continue", "fixed"))
+    assert torch.equal(free.sample(10, 5, generator=seeded()).kl, reset.sample(10, 5, generator=seeded()).kl)
+
+
+def test_reset_value_is_by_default_the_initial_w0_and_learned_means_trained():
+    fixed, learned = process_for(Cut.vertical(0.3, 0.6, "fixed")), process_for(Cut.vertical(0.3, 0.6, "learned"))
+    assert torch.equal(fixed.w_t2, fixed.w0)
+    assert "w_t2" not in dict(fixed.named_parameters())
+    assert "w_t2" in fixed.state_dict()
+    assert "w_t2" in dict(learned.named_parameters())
+    with torch.no_grad():
+        fixed.w0 += 1
+    assert not torch.equal(fixed.w_t2, fixed.w0)  # a copy
+    learned.sample(10, generator=seeded()).w[:, -1].sum().backward()
+    assert learned.w_t2.grad.abs().min() > 0
+    assert learned.w0.grad.abs().max() == 0  # the end no longer knows where the path began
+
+
+def test_parameter_census_is_that_of_the_paper():
+    d, h = 10, 2 * 128 * 2 + 4 * (2 + 128 + 2)
+    for cut, extra in [(Cut.ode_first(0.1), 0), (Cut.sde_first(0.1, "fixed"), 0), (Cut.sde_first(0.1, "learned"), d)]:
+        process = WeightProcess(torch.zeros(d), PriorPlus(PRIOR, BottleneckDrift(d, "2-128-2")), PRIOR, cut)
+        assert sum(p.numel() for p in process.parameters()) == d + (8 * d + h) + extra
+
+
+def test_trained_start_is_the_tensor_that_was_given():
+    parameter = nn.Parameter(torch.zeros(3))
+    assert WeightProcess(parameter, lambda t, w: -w, PRIOR, Cut.full()).w0 is parameter
+    tensor = torch.zeros(3, requires_grad=True)
+    WeightProcess(tensor, lambda t, w: -w, PRIOR, Cut.none()).sample(1).w.sum().backward()
+    assert torch.equal(tensor.grad, torch.ones(3))  # w0 + w1 with w1 = w0 (1 - 1)
+    plain = torch.zeros(3)
+    process = WeightProcess(plain, lambda t, w: -w, PRIOR, Cut.full())
+    assert process.w0.requires_grad
+    plain += 1
+    assert (process.w0 == 0).all()
+
+
+def test_same_seed_same_bits():
+    process = process_for(Cut.vertical(0.3, 0.6))
+    a, b = (process.sample(10, 4, generator=seeded(3)) for _ in range(2))
+    assert torch.equal(a.w, b.w)
+    assert torch.equal(a.kl, b.kl)
+
+
+def test_joint_and_separate_integration_of_a_split_drift_agree():
+    cut = Cut.both(0.2, 0.7, [1, 4], "fixed")
+    split = process_for(cut)
+    joint = WeightProcess(split.w0.detach(), lambda t, w: split.drift(t, w), PRIOR, cut, allow_leak=True)
+    a, b = split.sample(10, 5, generator=seeded()), joint.sample(10, 5, generator=seeded())
+    assert torch.allclose(a.w, b.w, atol=1e-13)
+    assert torch.allclose(a.kl, b.kl, atol=1e-13)
+    assert torch.allclose(a.after_reset, b.after_reset, atol=1e-13)
+
+
+def test_order_of_the_coordinates_is_immaterial():
+    order = torch.tensor([3, 0, 5, 1, 4, 2])
+    place = torch.argsort(order)
+    w0 = torch.linspace(-1, 1, D)
+    drift = lambda t, w: torch.sin(w) + t  # noqa: E731
+    cut = Cut.horizontal([0, 1, 2])
+    moved = Cut.horizontal(place[:3].tolist())
+    plain = WeightProcess(w0, drift, PRIOR, cut, allow_leak=True).sample(8, 3, generator=seeded())
+    noise_order = torch.argsort(place[:3])
+    noise = draw(3, 8, 3, 1 / 8, generator=seeded())
+    other = WeightProcess(w0[order], drift, PRIOR, moved, allow_leak=True).sample(
+        8, noise=noise._replace(dB=noise.dB[..., noise_order])
+    )
+    assert torch.allclose(other.w[..., place], plain.w, atol=1e-14)
+
+
+def test_split_drift_has_a_jacobian_of_exact_zeros_across_the_split():
+    cut = Cut.horizontal([1, 4])
+    for net in (bottleneck(D, cut, "2-8-2", generator=seeded()), drift_for(cut, D)):
+        drift = PriorPlus(PRIOR, net)
+        for p in drift.parameters():
+            p.data += 0.3
+        J = torch.autograd.functional.jacobian(lambda w, f=drift: f(torch.tensor(0.4), w), torch.linspace(-1, 1, D))
+        S, rest = cut.indices(D), cut.complement(D)
+        assert (J[rest][:, S] == 0).all()
+        assert (J[S][:, rest] == 0).all()
+        assert (J[S][:, S].abs().max() > 0) and (J[rest][:, rest].abs().max() > 0)
+
+
+@pytest.mark.parametrize(("hidden", "slope"), [("2-128-2", 8), ("1-32-1", 6), ("1-64-1", 6), ((3,), 10)])
+def test_bottleneck_parameters_are_affine_in_the_number_of_weights(hidden, slope):
+    # in: first * d; out: last * d and 4 numbers (bias, two of the gate, shift) for each of d
+    counts = [sum(p.numel() for p in BottleneckDrift(d, hidden).parameters()) for d in (10, 110, 1010)]
+    assert counts[1] - counts[0] == slope * 100
+    assert counts[2] - counts[1] == slope * 900
+
+
+def test_bottleneck_depends_on_time_and_starts_at_zero():
+    net = BottleneckDrift(5, "2-8-2", generator=seeded())
+    w = torch.ones(3, 5)
+    assert (net(torch.tensor(0.5), w) == 0).all()
+    net.layers[-1].weight.data.fill_(1.0)
+    assert not torch.allclose(net(torch.tensor(0.1), w), net(torch.tensor(0.9), w))
+    assert torch.equal(BottleneckDrift(5, "2-8-2", generator=seeded()).layers[0].weight, net.layers[0].weight)
+
+
+def test_at_the_start_posterior_is_prior_whatever_the_cut():
+    for cut in CUTS:
+        process = WeightProcess(torch.ones(D), PriorPlus(PRIOR, bottleneck(D, cut, "2-8-2")), PRIOR, cut)
+        assert (process.sample(10, 3, generator=seeded()).kl == 0).all()
+
+
+def test_without_noise_all_cuts_without_a_reset_coincide():
+    quiet = OrnsteinUhlenbeck(sigma=1e-14)
+    ends = []
+    for cut in CUTS:
+        if not cut.resets:
+            process = WeightProcess(torch.ones(D), PriorPlus(quiet, bottleneck(D, cut, "2-8-2")), quiet, cut)
+            ends.append(process.sample(10, 2, generator=seeded()).w[:, -1])
+    for end in ends:
+        assert torch.allclose(end, torch.full((2, D), 0.9**10), atol=1e-12)
+
+
+@pytest.mark.parametrize("cut", CUTS, ids=str)
+def test_drift_is_evaluated_once_a_step_by_euler(cut):
+    assert process_for(cut).sample(10, 3, generator=seeded()).evaluations == 10
+
+
+def test_number_of_evaluations_of_other_schemes():
+    process = process_for(Cut.vertical(0.3, 0.6))  # 3 + 3 + 4 steps
+    assert process.sample(10, ode_solver="rk4").evaluations == 4 * 3 + 3 + 4 * 4
+    assert process.sample(10, solver="sra1", ode_solver="midpoint").evaluations == 2 * 3 + 2 * 3 + 2 * 4
+
+
+def test_path_is_linear_between_grid_points():
+    path = process_for(Cut.full()).sample(4, 2, generator=seeded())
+    assert torch.allclose(path.at(0.375), (path.w[:, 1] + path.w[:, 2]) / 2, atol=1e-15)
+    assert torch.equal(path.at(torch.tensor(0.5)), path.w[:, 2])
+    assert torch.equal(path.at(1), path.w[:, 4])
+    assert torch.equal(path.at(0), path.w[:, 0])
+    with pytest.raises(ValueError, match=r"expected 0\.0 <= t <= 1\.0, got 1\.5"):
+        path.at(1.5)
+
+
+def test_one_sample_of_a_path_is_a_path():
+    process = process_for(Cut.vertical(0.3, 0.6, "learned"))
+    path = process.sample(10, 4, generator=seeded())
+    one = path[2]
+    assert torch.equal(one.w, path.w[2:3])
+    assert torch.equal(one.after_reset, path.after_reset[2:3])
+    assert torch.equal(one.kl_stl, path.kl_stl[2:3])
+    assert torch.equal(path[-1].w, path[3].w)
+    assert torch.equal(path[1:3].kl, path.kl[1:3])
+    with pytest.raises(IndexError, match="expected a sample below 4, got 4"):
+        path[4]
+
+
+def test_path_made_by_hand_has_a_kl():
+    ts = torch.tensor([0.0, 0.3, 0.6, 1.0], dtype=torch.float32)
+    path = WeightPath(ts, torch.zeros(2, 4, 1, dtype=torch.float32), torch.zeros(2, dtype=torch.float32))
+    kl = path_kl(lambda t, w: w + 1, Brownian(0.5), path, Cut.vertical(0.3, 0.6))
+    assert kl.tolist() == pytest.approx([0.5 * 4 * 0.3] * 2, rel=1e-6)
+    with pytest.raises(ValueError, match="expected a path sampled by a WeightProcess"):
+        path.kl_stl  # noqa: B018
+    with pytest.raises(ValueError, match=r"expected ts \(n,\), w \(samples, n, d\) and kl \(samples,\), got"):
+        WeightPath(ts, torch.zeros(2, 3, 1), torch.zeros(2))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU"))])
+def test_dtype_and_device_come_from_w0(dtype, device):
+    for cut in CUTS:
+        drift = PriorPlus(OrnsteinUhlenbeck(sigma=0.1), bottleneck(D, cut, "2-8-2")).to(dtype=dtype, device=device)
+        process = WeightProcess(torch.ones(D, dtype=dtype, device=device), drift, drift.prior, cut)
+        path = process.sample(10, 2, generator=torch.Generator(device).manual_seed(0), solver="sra1", ode_solver="rk4")
+        for tensor in (path.ts, path.w, path.kl, path.kl_stl):
+            assert tensor.dtype == dtype
+            assert tensor.device.type == device
+        assert path.ts[0] == 0
+        assert path.ts[-1] == 1
+
+
+def test_process_moves_between_dtypes():
+    process = process_for(Cut.both(0.2, 0.7, [1, 4], "learned")).to(torch.float32)
+    path = process.sample(10, 2, generator=seeded())
+    assert path.w.dtype == path.kl.dtype == torch.float32
+
+
+@given(cuts(D), vectors(D), st.integers(3, 20), st.integers(0, 1000))
+def test_any_cut_gives_a_path_from_w0_at_0_to_1_with_a_nonnegative_kl(cut, w0, steps, seed):
+    process = WeightProcess(w0, drift_for(cut, D, seed), PRIOR, cut)
+    path = process.sample(steps, 2, generator=seeded(seed))
+    assert path.w.shape == (2, steps + 1, D)
+    assert (path.w[:, 0] == w0).all()
+    assert path.ts[0] == 0
+    assert path.ts[-1] == 1
+    assert (path.kl >= 0).all()
+    assert (path.kl > 0).all() or cut.deterministic
+    assert path.gaussians == 2 * len(cut.indices(D)) * sum(p.steps for p in Grid.of(cut, steps).phases if p.kind == "sde")
+
+
+@given(cuts(D), st.integers(4, 12), st.integers(0, 100))
+def test_refined_noise_leaves_the_mean_path_in_place(cut, steps, seed):
+    """With constant drift, Euler is exact: the end depends on the sum of the noise alone, not on the grid."""
+    if cut.deterministic or cut.resets:
+        return
+    fine = Grid.of(cut, steps).refine(2)
+    process = WeightProcess(torch.zeros(D), lambda t, w: 1 + 0 * w, Brownian(0.5), cut, allow_leak=True)
+    dt = (fine.sde.stop - fine.sde.start) / fine.sde.steps
+    noise = draw(2, fine.sde.steps, len(cut.indices(D)), dt, generator=seeded(seed))
+    a, b = process.sample(fine, noise=noise), process.sample(steps, noise=noise.coarsen(2))
+    assert torch.allclose(a.w[:, -1], b.w[:, -1], atol=1e-12)
+
+
+def test_state_that_explodes_names_phase_step_time_and_norm():
+    prior = Prior(lambda t, w: 0 * w, 1e-3)
+    process = WeightProcess(torch.tensor([1.0]), lambda t, w: w**9 * 10, prior, Cut.vertical(0.3, 0.6))
+    with pytest.raises(NonFiniteState, match=r"w became non-finite in the sde phase \(0\.3, 0\.6\), step \d of 10, t=0\.\d; norm of w one step before: "):
+        process.sample(10, generator=seeded())
+    with pytest.raises(NonFiniteState, match=r"torchdiffeq:dopri5 gave up between t=0 and t=1 \(underflow in dt .*norm of the state at the start: 2"):
+        WeightProcess(torch.tensor([2.0]), lambda t, w: w**3 * 10, prior, Cut.none()).sample(10, ode_solver="torchdiffeq:dopri5")
+
+
+def test_kl_that_overflows_is_an_error_too():
+    process = WeightProcess(torch.tensor([1.0]), lambda t, w: 1e200 + 0 * w, Brownian(1.0), Cut.full())
+    with pytest.raises(NonFiniteState, match="the KL is not finite though w is; largest norm of w: 1e"):
+        process.sample(10, generator=seeded())
+
+
+def test_brownian_paths_are_hoelder_continuous_of_order_one_half():
+    process = WeightProcess(torch.zeros(1), lambda t, w: 0 * w, Brownian(), Cut.full())
+    with torch.no_grad():
+        w = process.sample(1024, 200, generator=seeded()).w[..., 0]
+    lags = [1, 4, 16, 64]
+    spread = [(w[:, lag:] - w[:, :-lag]).square().mean().sqrt().item() for lag in lags]
+    assert observed_order([lag / 1024 for lag in lags], spread) == pytest.approx(0.5, abs=0.03)
+    assert math.isclose(spread[0], (1 / 1024) ** 0.5, rel_tol=0.02)
+
+
+def test_split_drift_refuses_overlapping_or_foreign_indices():
+    with pytest.raises(ValueError, match="expected distinct indices, got one more than once"):
+        SplitDrift(lambda t, w: w, lambda t, w: w, [0, 0], 2)
+    with pytest.raises(ValueError, match="expected indices from 0 to 1, got 0 to 2"):
+        SplitDrift(lambda t, w: w, lambda t, w: w, [0, 2], 2)
+
+
+def test_grid_of_another_cut_is_refused():
+    with pytest.raises(ValueError, match=r"expected a grid with the phases \[\('sde', 0\.0, 1\.0\)\] of the cut, got \[\('ode', 0\.0, 0\.9\)"):
+        process_for(Cut.full()).sample(Grid.of(Cut.ode_first(0.1), 10))
