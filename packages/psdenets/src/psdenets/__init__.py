@@ -1,1 +1,41 @@
-"""Image classifiers of infinite depth whose weights are partially stochastic. Nothing public yet."""
+"""Image classifiers of infinite depth whose weights are partially stochastic.
+
+    from psdenets import build, load
+    model = build("mnist-ode-first")
+    logits, kl = model(x)
+    probs = model.predict_proba(x, samples=10)
+
+Names are looked up when first used, so that `python -m psdenets.train --help` need not wait for torch.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from psdenets.building import build, load
+    from psdenets.config import Config
+    from psdenets.errors import BadInput
+    from psdenets.models import Classifier
+    from psdenets.presets import PRESETS, preset
+    from psdenets.spec import ImageSpec
+
+_HOMES = {
+    "BadInput": "errors",
+    "Classifier": "models",
+    "Config": "config",
+    "ImageSpec": "spec",
+    "PRESETS": "presets",
+    "build": "building",
+    "load": "building",
+    "preset": "presets",
+}
+__all__ = ["PRESETS", "BadInput", "Classifier", "Config", "ImageSpec", "build", "load", "preset"]
+__version__ = "0.1.0"
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)

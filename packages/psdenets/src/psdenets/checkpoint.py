@@ -1,0 +1,82 @@
+"""Checkpoints: a directory `step-N` with state.safetensors and state.json, which appears whole or not at all.
+
+It is written under another name, flushed, and renamed; only then is its predecessor removed. Nothing is pickled.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from safetensors.torch import load_file, save_file
+from torch import Tensor
+
+from psdenets.errors import BadInput
+from psdenets.rundir import flush
+
+FORMAT = 1
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """Tensors by name, and everything else as JSON."""
+
+    tensors: dict[str, Tensor]
+    values: dict[str, Any]
+
+    def part(self, prefix: str) -> dict[str, Tensor]:
+        """Tensors called prefix.NAME, by NAME."""
+        start = prefix + "."
+        return {name.removeprefix(start): tensor for name, tensor in self.tensors.items() if name.startswith(start)}
+
+
+@dataclass(frozen=True)
+class Checkpoints:
+    """The checkpoints of a run; the newest is the one that counts."""
+
+    folder: Path
+
+    def save(self, step: int, snapshot: Snapshot) -> None:
+        """Write the checkpoint of that step, then remove older ones."""
+        final = self.folder / f"step-{step:09d}"
+        beside = self.folder / f".{final.name}.{os.getpid()}.tmp"
+        try:
+            beside.mkdir(parents=True)
+            contiguous = {name: tensor.detach().cpu().contiguous() for name, tensor in snapshot.tensors.items()}
+            save_file(contiguous, beside / "state.safetensors")
+            (beside / "state.json").write_text(json.dumps({"format": FORMAT, **snapshot.values}, allow_nan=False))
+            for path in (beside / "state.safetensors", beside / "state.json", beside):
+                flush(path)
+            if final.exists():  # the same step again, after a resumption: the same content
+                shutil.rmtree(beside)
+                return
+            beside.rename(final)
+            flush(self.folder)
+        except Exception as error:
+            shutil.rmtree(beside, ignore_errors=True)
+            if isinstance(error, OSError) or "I/O error" in str(error) or "IoError" in str(error):
+                raise BadInput(f"could not write {final}: {error}; the checkpoint before it is untouched") from None
+            raise
+        self._remove_but(final)
+
+    def load(self) -> Snapshot | None:
+        """The newest checkpoint, or None."""
+        found = sorted(self.folder.glob("step-*")) if self.folder.is_dir() else []
+        if not found:
+            return None
+        values = json.loads((found[-1] / "state.json").read_text())
+        if values.pop("format") != FORMAT:
+            raise BadInput(
+                f"expected a checkpoint of format {FORMAT} in {found[-1]}, got another: made by another version?"
+            )
+        return Snapshot(load_file(found[-1] / "state.safetensors"), values)
+
+    def _remove_but(self, kept: Path) -> None:
+        for path in self.folder.iterdir():
+            stale = path.name.startswith(".step-") or path.name.startswith("step-")
+            if stale and path != kept:
+                shutil.rmtree(path, ignore_errors=True)

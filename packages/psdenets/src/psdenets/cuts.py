@@ -1,0 +1,41 @@
+"""The cut of every block: that of the config, or a network-wide window dealt to the blocks.
+
+Under `--scope network` the depth of n blocks is one interval [0, 1]; block b covers [b/n, (b+1)/n], and what the
+window (t1, t2) leaves of it, stretched to [0, 1], is the block's own window.
+"""
+
+from __future__ import annotations
+
+from sdeweights import Cut
+
+from psdenets.config import Config
+
+
+def cuts_of(config: Config) -> tuple[Cut, ...]:
+    """One cut for each block, from the input to the output.
+
+    Example: ODE-first with ratio 0.25 over two blocks makes the second half of the second block noisy.
+        >>> cuts_of(Config(order="ode-first", ratio=0.25, blocks="2", scope="network"))[1]
+        Cut(t1=0.5, t2=1.0, stochastic=1.0, at_t2='continue')
+    """
+    blocks = sum(config.scales)
+    if config.cut == "none":
+        return (Cut.none(),) * blocks
+    stochastic = config.share if config.cut in ("horizontal", "both") else 1.0
+    t1, t2 = config.window
+    if config.scope == "block":
+        return (Cut(t1, t2, stochastic, config.at_t2),) * blocks
+    return tuple(_local(t1 * blocks - b, t2 * blocks - b, stochastic, config.at_t2) for b in range(blocks))
+
+
+def _local(t1: float, t2: float, stochastic: float, at_t2: str) -> Cut:
+    """The window inside one block. Where it fills the block to the end, nothing of the block is left to reset."""
+    t1, t2 = (min(max(_snapped(t), 0.0), 1.0) for t in (t1, t2))
+    if t1 == t2:
+        return Cut.none()
+    return Cut(t1, t2, stochastic, "continue" if t2 == 1 else at_t2)
+
+
+def _snapped(t: float) -> float:
+    """Rounded to 1e-12: 0.9 * 10 - 8 is not 1, and a window of 1e-15 would take a step of its own."""
+    return round(t, 12)

@@ -1,0 +1,210 @@
+"""Image classifiers of infinite depth:  x -> normalise, squeeze, pad -> blocks  dh = f_h(t, h; w_t) dt -> W h + b.
+
+Weights do not depend on images. So a classifier is used in two steps: ``draw`` samples the weight paths of all blocks,
+``logits`` carries images along them; ``forward`` and ``predict_proba`` do both.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple, final
+
+import torch
+from sdeweights import Brownian, OrnsteinUhlenbeck, PriorPlus, WeightPath, WeightProcess, bottleneck, flatten, flow
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from psdenets.blocks import hidden_drift
+from psdenets.cuts import cuts_of
+from psdenets.errors import BadInput
+from psdenets.heads import HEADS, Head, HeadWeights
+from psdenets.seeds import generator as generator_at
+from psdenets.squeeze import space_to_depth
+
+if TYPE_CHECKING:
+    from sdeweights import Cut
+
+    from psdenets.config import Config
+    from psdenets.spec import ImageSpec
+
+
+class Weights(NamedTuple):
+    """The weights of S samples: a path for each block, and the head's."""
+
+    paths: tuple[WeightPath, ...]
+    head: HeadWeights
+
+    @property
+    def path_kl(self) -> Tensor:
+        """1/2 int |u|^2 of each sample, summed over blocks, (S,)."""
+        return torch.stack([path.kl for path in self.paths]).sum(0)
+
+
+@final
+class DeepBlock(nn.Module):
+    """One interval of depth: hidden drift f_h, and the process its weights follow."""
+
+    def __init__(self, config: Config, channels: int, cut: Cut, generator: torch.Generator) -> None:
+        super().__init__()
+        w0, self.f_h = flatten(hidden_drift(config.block, channels, config.width, config.activation, generator))
+        self.process = _process(config, w0, cut, generator)
+        self.steps, self.method, self.gradient = config.steps, config.hidden_method, config.gradient
+
+    def draw(self, samples: int, generator: torch.Generator | None) -> WeightPath:
+        """Weight paths of so many samples."""
+        return self.process.sample(self.steps, samples, generator=generator)
+
+    def forward(self, h: Tensor, path: WeightPath) -> Tensor:
+        """h at the end of the block: (N, ...) or (S, N, ...) in, (N, ...) out while all samples agree, then (S, N, ...).
+
+        Samples that agree are carried once; where h differs but the weights do not, all go as one batch.
+        """
+        together = h.ndim == 4
+        if path.shared == path.steps:
+            batch = h if together else h.flatten(0, 1)
+            return flow(self.f_h, _laid_out(batch), path[:1], self.method, self.gradient)[0].reshape(h.shape)
+        if together:
+            return flow(self.f_h, _laid_out(h), path, self.method, self.gradient, per_sample=False)
+        return torch.cat(
+            [flow(self.f_h, _laid_out(h[i]), path[i], self.method, self.gradient) for i in range(path.samples)]
+        )
+
+
+def _process(config: Config, w0: Tensor, cut: Cut, generator: torch.Generator) -> WeightProcess:
+    """f_q = f_p + net with the net's last layer zero; the baseline odenet keeps w_t = w0."""
+    if config.model == "odenet":
+        return WeightProcess(w0, _standing_still, Brownian(), cut)
+    prior = OrnsteinUhlenbeck(theta=config.theta, sigma=config.sigma)
+    net = bottleneck(len(w0), cut, config.drift, config.drift_deterministic, generator=generator)
+    return WeightProcess(w0, PriorPlus(prior, net), prior, cut)
+
+
+def _standing_still(t: Tensor, w: Tensor) -> Tensor:  # noqa: ARG001 - at every time
+    return torch.zeros_like(w)
+
+
+def _laid_out(h: Tensor) -> Tensor:
+    """Channels last on a CPU, where its convolutions are faster."""
+    return h.contiguous(memory_format=torch.channels_last) if h.device.type == "cpu" else h
+
+
+@final
+class Classifier(nn.Module):
+    """A multi-scale classifier: scales of blocks with space-to-depth between them, and a linear head.
+
+    Args:
+        config: the network's part of it is used.
+        spec: size and classes of the images.
+    """
+
+    mean: Tensor
+    std: Tensor
+
+    def __init__(self, config: Config, spec: ImageSpec) -> None:
+        super().__init__()
+        self.config, self.spec = config, spec
+        shapes = block_shapes(config, spec)
+        cuts = cuts_of(config)
+        self.blocks = nn.ModuleList(
+            DeepBlock(config, shape[0], cut, generator_at(config.seed, "block", b))
+            for b, (shape, cut) in enumerate(zip(shapes, cuts, strict=True))
+        )
+        first = [sum(config.scales[:k]) for k in range(1, len(config.scales))]
+        self.squeezed_before = frozenset(first)
+        channels, height, width = shapes[-1]
+        self.head: Head = HEADS[config.head](
+            channels * height * width, len(spec.classes), generator_at(config.seed, "head")
+        )
+        self.register_buffer("mean", torch.tensor(spec.mean)[:, None, None], persistent=False)
+        self.register_buffer("std", torch.tensor(spec.std)[:, None, None], persistent=False)
+
+    def draw(self, samples: int = 1, generator: torch.Generator | None = None) -> Weights:
+        """Weights of so many samples. Sample i depends on the generator's state and on i alone.
+
+        Every block takes a seed of its own from the generator, or the second block's noise would depend on how many
+        samples the first had drawn.
+        """
+        device = self.mean.device
+        at = "cpu" if generator is None else generator.device
+        seeds = torch.randint(2**62, (len(self.blocks) + 1,), generator=generator, device=at).tolist()
+        streams = [torch.Generator(device).manual_seed(seed) for seed in seeds]
+        paths = tuple(block.draw(samples, g) for block, g in zip(self.blocks, streams, strict=False))
+        return Weights(paths, self.head.draw(samples, streams[-1]))
+
+    def logits(self, x: Tensor, weights: Weights) -> Tensor:
+        """Images (N, C, H, W) in [0, 1] -> logits (S, N, classes)."""
+        h = self.prepare(x)
+        for b, (block, path) in enumerate(zip(self.blocks, weights.paths, strict=True)):
+            if b in self.squeezed_before:
+                h = space_to_depth(h)
+            h = block(h, path)
+        out = weights.head.logits(h.flatten(-3))
+        return out.expand(len(weights.path_kl), -1, -1)
+
+    def prepare(self, x: Tensor) -> Tensor:
+        """h_0 = a(x): normalised, squeezed, padded with zero channels."""
+        self._check(x)
+        h = (x - self.mean) / self.std
+        for _ in range(self.config.squeeze_input):
+            h = space_to_depth(h)
+        return F.pad(h, (0, 0, 0, 0, 0, self.config.augment_channels))
+
+    def forward(self, x: Tensor, generator: torch.Generator | None = None) -> tuple[Tensor, Tensor]:
+        """(logits (N, classes), kl): one weight path; kl = sum over blocks of 1/2 int |u|^2, plus the head's KL."""
+        weights = self.draw(1, generator)
+        return self.logits(x, weights)[0], weights.path_kl[0] + self.head.kl()
+
+    @torch.no_grad()
+    def predict_proba(
+        self,
+        x: Tensor,
+        samples: int = 10,
+        generator: torch.Generator | None = None,
+        *,
+        return_samples: bool = False,
+        batch_size: int = 500,
+    ) -> Tensor:
+        """Class probabilities averaged over weight samples, (N, classes); those of each sample, (S, N, classes).
+
+        Probabilities are averaged, not logits or log-probabilities: only their average is a distribution that the
+        posterior predicts.
+        """
+        weights = self.draw(samples, generator)
+        probs = torch.cat([self.logits(part, weights).softmax(-1) for part in x.split(batch_size)], dim=1)
+        return probs if return_samples else probs.mean(0)
+
+    def census(self) -> dict[str, int]:
+        """How many numbers are trained: w0 and theta (and w_t2), and those outside the weight process."""
+        blocks = [block.process for block in self.blocks]
+        return {
+            "w0": sum(p.w0.numel() for p in blocks),
+            "w_t2": sum(p.w_t2.numel() for p in blocks if isinstance(p.w_t2, nn.Parameter)),
+            "theta": sum(q.numel() for p in blocks if isinstance(p.drift, nn.Module) for q in p.drift.parameters()),
+            "head": sum(q.numel() for q in self.head.parameters()),
+        }
+
+    def _check(self, x: Tensor) -> None:
+        s = self.spec
+        if x.ndim != 4 or x.shape[1:] != (s.channels, s.height, s.width):
+            raise BadInput(f"expected images of shape (N, {s.channels}, {s.height}, {s.width}), got {tuple(x.shape)}")
+        if not x.is_floating_point() or len(x) == 0:
+            raise BadInput(f"expected one or more images as floating-point numbers, got {len(x)} of {x.dtype}")
+        low, high = torch.aminmax(x)
+        if not (low >= 0 and high <= 1):
+            raise BadInput(f"expected images in [0, 1], got values from {float(low):g} to {float(high):g}")
+
+
+def block_shapes(config: Config, spec: ImageSpec) -> list[tuple[int, int, int]]:
+    """(channels, height, width) of h in every block; a `BadInput` where a side cannot be halved often enough."""
+    halvings = config.squeeze_input + len(config.scales) - 1
+    if spec.height % 2**halvings or spec.width % 2**halvings:
+        raise BadInput(
+            f"expected height and width to be multiples of {2**halvings} for {halvings} halvings "
+            f"(--squeeze-input {config.squeeze_input}, --blocks {config.blocks}), got images of {spec.size}"
+        )
+    shapes = []
+    channels = spec.channels * 4**config.squeeze_input + config.augment_channels
+    height, width = spec.height >> config.squeeze_input, spec.width >> config.squeeze_input
+    for blocks in config.scales:
+        shapes += [(channels, height, width)] * blocks
+        channels, height, width = channels * 4, height // 2, width // 2
+    return shapes

@@ -1,0 +1,146 @@
+"""One training session of a run: set up or take up again, train, save when told to stop, and write the results."""
+
+from __future__ import annotations
+
+import shlex
+import signal
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import FrameType
+
+import torch
+from safetensors.torch import save_file
+
+from psdenets.checkpoint import Checkpoints
+from psdenets.config import Config
+from psdenets.data import Splits, load_splits
+from psdenets.display import Display, display_on
+from psdenets.errors import BadInput
+from psdenets.results import write_results
+from psdenets.rundir import RunDir, atomically, write_lines
+from psdenets.trainer import Diverged, Trainer
+
+_INTERRUPTED = 130  # what shells call a command ended by Ctrl-C
+
+
+class Stopped(Exception):
+    """Somebody asked the session to stop."""
+
+
+def train(config: Config, run: RunDir) -> int:
+    """Train until done, out of time, stopped or diverged; returns the exit status."""
+    if config.threads is not None:
+        torch.set_num_threads(config.threads)
+    device = device_of(config.device)
+    splits = load_splits(config)
+    trainer = Trainer(config, splits, device)
+    if not run.holds_run:
+        run.begin(config, splits.spec, {name: len(getattr(splits, name)) for name in ("train", "val", "test")})
+    checkpoints = Checkpoints(run.file("checkpoints"))
+    snapshot = checkpoints.load()
+    if snapshot is not None:
+        trainer.restore(snapshot)
+    with display_on() as display, stoppable() as asked:
+        display.say(_opening(config, splits, trainer, run))
+        try:
+            _fit(trainer, run, checkpoints, display, asked)
+        except Stopped:
+            checkpoints.save(trainer.at.step, trainer.snapshot())
+            display.say(f"stopped and saved; go on with: {resume_command(run.path)}")
+            return _INTERRUPTED
+        except Diverged as error:
+            display.say(f"training diverged at {error}; try a smaller --lr, --sigma or --clip")
+            return 1
+    return _finish(trainer, run)
+
+
+def _fit(trainer: Trainer, run: RunDir, checkpoints: Checkpoints, display: Display, asked: list[int]) -> None:
+    """Epoch after epoch, with checkpoints between."""
+    config = trainer.config
+    saved = time.perf_counter()
+
+    def stop_if_asked() -> None:
+        if asked:
+            raise Stopped
+
+    while trainer.at.epoch < config.epochs:
+        while trainer.at.batch < trainer.batches and not _out_of_time(trainer):
+            display.step(trainer, trainer.step())
+            stop_if_asked()
+            if time.perf_counter() - saved >= config.checkpoint_seconds:
+                checkpoints.save(trainer.at.step, trainer.snapshot())
+                saved = time.perf_counter()
+        if trainer.at.batch == 0:
+            return
+        record = trainer.finish_epoch(stop_if_asked)
+        display.show_epoch(record)
+        write_lines(run.file("metrics.jsonl"), trainer.at.history)
+        checkpoints.save(trainer.at.step, trainer.snapshot())
+        saved = time.perf_counter()
+        if _out_of_time(trainer):
+            display.say(
+                f"--max-seconds {config.max_seconds:g} are over after {trainer.at.step} of {trainer.steps} steps"
+            )
+            return
+        stop_if_asked()
+
+
+def _out_of_time(trainer: Trainer) -> bool:
+    limit = trainer.config.max_seconds
+    return limit is not None and trainer.at.seconds >= limit
+
+
+def _finish(trainer: Trainer, run: RunDir) -> int:
+    weights = {name: tensor.detach().cpu().contiguous() for name, tensor in trainer.chosen().items()}
+    atomically(run.file("model.safetensors"), lambda path: save_file(weights, path))
+    sys.stdout.write(write_results(trainer, run))
+    return 0
+
+
+def _opening(config: Config, splits: Splits, trainer: Trainer, run: RunDir) -> str:
+    numbers = sum(trainer.model.census().values())
+    noise = "no noise" if config.cut == "none" else f"kappa {config.kl_weight:g} (temperature {2 * config.kl_weight:g})"
+    begun = f", from epoch {trainer.at.epoch + 1} batch {trainer.at.batch + 1}" if trainer.at.step else ""
+    return (
+        f"{config.dataset}: {len(splits.train)} training, {len(splits.val)} validation, {len(splits.test)} test images of "
+        f"{splits.spec.size}\n{config.model} with cut {config.cut}, {numbers:,} trained numbers, {noise}; "
+        f"run directory {run.path}{begun}"
+    )
+
+
+def resume_command(path: Path) -> str:
+    """The command that goes on with a run."""
+    return f"python -m psdenets.train --out {shlex.quote(str(path))} --resume"
+
+
+def device_of(name: str) -> torch.device:
+    """The device of a --device flag; auto prefers an accelerator."""
+    if name == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    try:
+        device = torch.device(name)
+        torch.zeros(1, device=device)
+    except (RuntimeError, AssertionError, NotImplementedError):
+        raise BadInput(f"expected a --device that this machine has, got {name}") from None
+    return device
+
+
+@contextmanager
+def stoppable() -> Iterator[list[int]]:
+    """A list that is filled when Ctrl-C or a termination signal comes; a second one ends the process at once."""
+    asked: list[int] = []
+
+    def handler(number: int, frame: FrameType | None) -> None:
+        if asked:
+            signal.default_int_handler(number, frame)
+        asked.append(number)
+
+    before = {number: signal.signal(number, handler) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield asked
+    finally:
+        for number, old in before.items():
+            signal.signal(number, old)

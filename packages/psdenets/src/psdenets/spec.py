@@ -1,0 +1,65 @@
+"""What a classifier has to know of its images: size, channels, classes, normalisation."""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from typing import Any
+
+from psdenets.errors import BadInput
+
+
+@dataclass(frozen=True)
+class ImageSpec:
+    """Images of ``channels`` x ``height`` x ``width`` in [0, 1], and the names of their classes.
+
+    ``mean`` and ``std``, one number a channel, are applied inside the model, so that prediction cannot forget them.
+    """
+
+    channels: int
+    height: int
+    width: int
+    classes: tuple[str, ...]
+    mean: tuple[float, ...]
+    std: tuple[float, ...]
+
+    def __post_init__(self) -> None:
+        if min(self.channels, self.height, self.width) < 1:
+            raise BadInput(f"expected images of at least one pixel, got {self.size}")
+        if len(self.classes) < 2:
+            raise BadInput(f"expected at least two classes, got {len(self.classes)}")
+        if not len(self.mean) == len(self.std) == self.channels or min(self.std) <= 0:
+            raise BadInput(f"expected a mean and a std > 0 for {self.channels} channels, got {self.mean}, {self.std}")
+
+    @property
+    def size(self) -> str:
+        """For messages: "1 x 28 x 28"."""
+        return f"{self.channels} x {self.height} x {self.width}"
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain values, for JSON."""
+        return dataclasses.asdict(self)
+
+    @classmethod
+    def from_dict(cls, values: dict[str, Any]) -> ImageSpec:
+        """The inverse of `as_dict`, also after a detour through JSON."""
+        return cls(**{k: tuple(v) if isinstance(v, list) else v for k, v in values.items()})
+
+
+def _numbered(n: int) -> tuple[str, ...]:
+    return tuple(str(k) for k in range(n))
+
+
+CIFAR10_CLASSES = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
+FASHION_CLASSES = ("T-shirt", "trouser", "pullover", "dress", "coat", "sandal", "shirt", "sneaker", "bag", "ankle boot")
+KMNIST_CLASSES = ("o", "ki", "su", "tsu", "na", "ha", "ma", "ya", "re", "wo")
+
+# The paper normalises CIFAR-10 by these and MNIST not at all. Means and deviations of CIFAR-10 are those in wide use.
+SPECS = {
+    "digits": ImageSpec(1, 8, 8, _numbered(10), (0.0,), (1.0,)),
+    "mnist": ImageSpec(1, 28, 28, _numbered(10), (0.0,), (1.0,)),
+    "fashion-mnist": ImageSpec(1, 28, 28, FASHION_CLASSES, (0.0,), (1.0,)),
+    "kmnist": ImageSpec(1, 28, 28, KMNIST_CLASSES, (0.0,), (1.0,)),
+    "cifar10": ImageSpec(3, 32, 32, CIFAR10_CLASSES, (0.4914, 0.4822, 0.4465), (0.2023, 0.1994, 0.2010)),
+    "svhn": ImageSpec(3, 32, 32, _numbered(10), (0.5, 0.5, 0.5), (0.25, 0.25, 0.25)),
+}
