@@ -11,6 +11,7 @@ import json
 import math
 import sys
 import zipfile
+import zlib
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -62,17 +63,17 @@ def _run(options: argparse.Namespace) -> None:
 
 def read_npz(path: Path, *keys: str) -> list[NDArray[Any]]:
     """The arrays of an npz by name, never unpickled."""
-    try:
-        with np.load(path, allow_pickle=False) as file:
+    wanted = " and ".join(keys)
+    with path.open("rb") as stream:
+        try:
+            file = np.load(stream, allow_pickle=False)
             if not isinstance(file, np.lib.npyio.NpzFile):
-                raise ValueError(f"expected an npz with {' and '.join(keys)} in {path.name}, got a single array")
-            missing = [key for key in keys if key not in file]
-            if missing:
-                found = ", ".join(sorted(file)) or "nothing"
-                raise ValueError(f"expected {' and '.join(keys)} in {path.name}, got {found}")
+                raise ValueError("a single array")
+            if not set(keys) <= set(file):
+                raise ValueError(", ".join(sorted(file)) or "nothing")
             return [file[key] for key in keys]
-    except (zipfile.BadZipFile, EOFError) as error:
-        raise ValueError(f"expected an npz file in {path.name}, got: {error}") from None
+        except (ValueError, EOFError, KeyError, zipfile.BadZipFile, zlib.error) as error:
+            raise ValueError(f"expected {wanted} in {path.name}, got {error}") from None
 
 
 def plain(x: Any) -> Any:

@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 SUM_TOLERANCE = 1e-4
 HALF_SUM_TOLERANCE = 1e-3
 
-# 4,096 rows of ten float64 fit a second-level cache; a block's columns are then reduced at memory speed.
-BLOCK = 4096
+# 8,192 rows of ten float64 fit a second-level cache, where a block's columns are reduced at full speed.
+BLOCK = 8192
 
 
 def array(x: ArrayLike, name: str) -> NDArray[Any]:
@@ -98,7 +98,8 @@ def columns(probs: ArrayLike, name: str = "probs") -> Iterator[tuple[slice, NDAr
     for start in range(0, len(a), BLOCK):
         rows = slice(start, min(start + BLOCK, len(a)))
         block = a[rows].T.astype(np.float64, order="C")
-        if not (block.min() >= 0 and np.abs(block.sum(axis=0) - 1).max() <= tolerance):
+        sums = block.sum(axis=0)
+        if not (block.min() >= 0 and sums.min() >= 1 - tolerance and sums.max() <= 1 + tolerance):
             _reject(block.T, name, tolerance, first=start)
         yield rows, block
 

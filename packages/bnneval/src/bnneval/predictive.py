@@ -35,9 +35,6 @@ def mean_probs(sample_probs: ArrayLike) -> NDArray[np.float64]:
 def top(probs: ArrayLike, labels: ArrayLike) -> Top:
     """Confidence max_c p_c and correctness argmax_c p_c == y of each row; of tied classes the first is predicted.
 
-    The first argmax is y exactly when the running maximum over classes reaches the row's maximum at y and not before,
-    which needs no argmax: one is slow on rows of ten.
-
     >>> top([[0.5, 0.5], [0.2, 0.8]], [1, 1])
     Top(confidence=array([0.5, 0.8]), correct=array([False,  True]))
     """
@@ -46,12 +43,19 @@ def top(probs: ArrayLike, labels: ArrayLike) -> Top:
     confidence, correct = np.empty(n), np.empty(n, dtype=bool)
     for rows, p in _check.columns(probs):
         best = p.max(axis=0, out=confidence[rows])
-        at_best = p == best
-        truth = y[rows], np.arange(best.size)
-        correct[rows] = at_best[truth]
-        if np.count_nonzero(at_best) > best.size:
-            correct[rows] = np.argmax(at_best, axis=0) == y[rows]
+        correct[rows] = _first_best(p, best, y[rows])
     return Top(confidence, correct)
+
+
+def _first_best(p: NDArray[np.float64], best: NDArray[np.float64], y: NDArray[np.int64]) -> NDArray[np.bool_]:
+    """argmax_c p[c, i] == y[i] for columns p (C, n) with maxima `best`; an argmax is slow and without ties not needed."""
+    at_best = p == best
+    hit: NDArray[np.bool_]
+    if np.count_nonzero(at_best) > best.size:
+        hit = np.argmax(at_best, axis=0) == y
+    else:
+        hit = at_best.ravel().take(y * best.size + np.arange(best.size))
+    return hit
 
 
 def true_class_probs(probs: ArrayLike, labels: ArrayLike) -> NDArray[np.float64]:

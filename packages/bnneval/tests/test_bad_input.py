@@ -1,0 +1,126 @@
+"""What will not do is one line of ValueError that says what was expected and what came."""
+
+import bnneval
+import numpy as np
+import pytest
+
+GOOD, LABELS = np.array([[0.7, 0.3], [0.2, 0.8]]), np.array([0, 1])
+IMAGES = np.zeros((1, 32, 32, 3), np.uint8)
+MANY = np.tile(GOOD, (10_000, 1))
+
+
+def broken(row, value):
+    probs = MANY.copy()
+    probs[row, 0] = value
+    return probs
+
+
+PROBS = {
+    "logits": (np.array([[3.0, -1.0], [0.2, 5.0]]), r"probs >= 0, got -1 in row 0; logits need a softmax first"),
+    "positive logits": (np.array([[3.0, 1.0], [0.2, 5.0]]), r"rows of probs that sum to 1, got a sum of 4 in row 0"),
+    "unnormalised": (GOOD * 1.01, r"sum to 1, got a sum of 1.01 in row 0"),
+    "log-probabilities": (np.log(GOOD), r"probs >= 0, got -1.20397 in row 0"),
+    "NaN": (np.array([[0.7, 0.3], [np.nan, 0.8]]), r"finite probs, got nan in row 1"),
+    "infinite": (np.array([[np.inf, 0.3], [0.2, 0.8]]), r"finite probs, got inf in row 0"),
+    "negative": (np.array([[1.5, -0.5], [0.2, 0.8]]), r"probs >= 0, got -0.5 in row 0"),
+    "one-dimensional": (np.array([0.7, 0.2]), r"shape \(N, C\), got \(2,\)"),
+    "samples": (np.stack([GOOD, GOOD]), r"shape \(N, C\), got \(2, 2, 2\)"),
+    "empty": (np.zeros((0, 2)), r"at least one sample and one class, got \(0, 2\)"),
+    "no classes": (np.zeros((2, 0)), r"at least one sample and one class, got \(2, 0\)"),
+    "ragged": ([[0.7, 0.3], [1.0]], r"expected probs that numpy.asarray takes, got list"),
+    "words": ([["a", "b"]], r"expected probs to be numbers, got dtype"),
+    "objects": (np.array([[None, 1], [1, 1]]), r"expected probs to be numbers, got dtype object"),
+    "booleans": (GOOD > 0.5, r"expected probs to be numbers, got dtype bool"),
+    "complex": (GOOD + 0j, r"expected probs to be numbers, got dtype complex128"),
+}
+METRICS = [
+    bnneval.accuracy,
+    bnneval.ece,
+    bnneval.mce,
+    bnneval.classwise_ece,
+    bnneval.reliability,
+    bnneval.nll,
+    bnneval.brier,
+    bnneval.aurc,
+]
+
+
+@pytest.mark.parametrize("metric", METRICS)
+@pytest.mark.parametrize("name", PROBS)
+def test_every_metric_refuses_what_is_no_distribution(metric, name):
+    probs, message = PROBS[name]
+    with pytest.raises(ValueError, match=message) as error:
+        metric(probs, LABELS)
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize("metric", [bnneval.ece, bnneval.nll])
+@pytest.mark.parametrize("row", [0, 9_999, 19_999])
+@pytest.mark.parametrize("value", [np.nan, -0.1, 5.0])
+def test_one_broken_row_of_many_is_found_wherever_it_is(metric, row, value):
+    with pytest.raises(ValueError, match=f"in row {row}"):
+        metric(broken(row, value), np.tile(LABELS, 10_000))
+
+
+@pytest.mark.parametrize("metric", METRICS)
+@pytest.mark.parametrize(
+    ("labels", "message"),
+    [
+        (np.array([0, 2]), r"labels in 0..1, got 2"),
+        (np.array([0, -1]), r"labels in 0..1, got -1"),
+        (np.array([0.0, 1.0]), r"integer labels, got dtype float64"),
+        (np.array([True, False]), r"integer labels, got dtype bool"),
+        (np.array([0]), r"labels of shape \(2,\), got \(1,\)"),
+        (np.eye(2, dtype=int), r"labels of shape \(2,\), got \(2, 2\)"),
+    ],
+)
+def test_every_metric_refuses_wrong_labels(metric, labels, message):
+    with pytest.raises(ValueError, match=message):
+        metric(GOOD, labels)
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: bnneval.ece(GOOD, LABELS, bins=0), "integer bins >= 1, got 0"),
+        (lambda: bnneval.ece(GOOD, LABELS, bins=2.5), "integer bins >= 1, got 2.5"),
+        (lambda: bnneval.ece(GOOD, LABELS, norm="l3"), "norm to be one of l1, l2, max, got 'l3'"),
+        (lambda: bnneval.ece(GOOD, LABELS, scheme="equal"), "scheme to be one of width, mass, got 'equal'"),
+        (lambda: bnneval.mutual_information(GOOD), r"sample_probs of shape \(S, N, C\), got \(2, 2\)"),
+        (lambda: bnneval.mean_probs(np.zeros((0, 2, 2))), "at least one sample"),
+        (lambda: bnneval.auroc([], [1.0]), "at least one of scores_id, got none"),
+        (lambda: bnneval.auroc([1.0], []), "at least one of scores_ood, got none"),
+        (lambda: bnneval.auroc([np.nan], [1.0]), "finite scores_id, got nan at 0"),
+        (lambda: bnneval.auroc(GOOD, [1.0]), r"scores_id of shape \(N,\), got \(2, 2\)"),
+        (lambda: bnneval.fpr_at_tpr([1.0], [2.0], tpr=0), "0 < tpr <= 1, got 0"),
+        (lambda: bnneval.aurc(GOOD, LABELS, confidence=[1.0]), r"confidence of shape \(2,\), got \(1,\)"),
+        (lambda: bnneval.over_seeds([1.0, 2.0], level=1.0), "0 < level < 1, got 1.0"),
+        (lambda: bnneval.paired_difference([1.0, 2.0], [1.0]), "as many of a as of b, got 2 and 1"),
+        (lambda: bnneval.compare(GOOD, GOOD, LABELS, score="f1"), "score to be one of error, nll, brier, got 'f1'"),
+        (lambda: bnneval.bootstrap_ece(GOOD, LABELS, resamples=1), "integer resamples >= 2, got 1"),
+        (lambda: bnneval.corrupt(IMAGES / 255, "fog", 1), "uint8 images, got dtype float64"),
+        (lambda: bnneval.corrupt(IMAGES[0], "fog", 1), r"shape \(N, H, W, 3\), got \(32, 32, 3\)"),
+        (lambda: bnneval.corrupt(IMAGES[..., :1], "fog", 1), "np.repeat"),
+        (lambda: bnneval.corrupt(np.zeros((1, 224, 224, 3), np.uint8), "fog", 1), "16 to 60 pixels a side"),
+        (lambda: bnneval.corrupt(IMAGES[:0], "fog", 1), "at least one image"),
+        (lambda: bnneval.corrupt(IMAGES, "rain", 1), "name to be one of gaussian_noise.*, got 'rain'"),
+        (lambda: bnneval.corrupt(IMAGES, "fog", 0), r"integer severity in 1..5, got 0"),
+        (lambda: bnneval.corrupt(IMAGES, "fog", 6), r"integer severity in 1..5, got 6"),
+        (lambda: bnneval.corrupt(IMAGES, "fog", True), r"integer severity in 1..5, got True"),
+        (lambda: bnneval.corrupt(IMAGES, "fog", 1, seed=-1), "integer seed >= 0, got -1"),
+        (lambda: bnneval.report(GOOD, LABELS, np.stack([GOOD, GOOD])), r"OOD probs \(N, C\) with C = 2 like the"),
+        (lambda: bnneval.report(np.stack([GOOD, GOOD]), LABELS, GOOD), r"OOD probs \(S, N, C\) with C = 2 like the"),
+        (lambda: bnneval.report(GOOD, LABELS, np.full((2, 4), 0.25)), r"got shape \(2, 4\)"),
+    ],
+)
+def test_wrong_arguments_are_named(call, message):
+    with pytest.raises(ValueError, match=message) as error:
+        call()
+    assert "\n" not in str(error.value)
+
+
+def test_rounding_of_narrow_floats_is_no_reason_to_refuse():
+    rng = np.random.default_rng(0)
+    probs = rng.dirichlet(np.ones(1000), 50)
+    for dtype in (np.float32, np.float16):
+        assert 0 <= bnneval.brier(probs.astype(dtype), np.zeros(50, int)) <= 2

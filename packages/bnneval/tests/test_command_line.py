@@ -1,0 +1,136 @@
+"""python -m bnneval: the table, metrics.json, the plots, and exit status 2 with one line on bad input."""
+
+import json
+import subprocess
+import sys
+
+import bnneval
+import numpy as np
+import pytest
+from bnneval.__main__ import main
+
+
+@pytest.fixture
+def files(tmp_path):
+    rng = np.random.default_rng(0)
+    probs = rng.dirichlet(np.ones(10) * 0.2, (3, 200))
+    np.savez(tmp_path / "id.npz", probs=probs, labels=probs.mean(axis=0).argmax(axis=1))
+    np.savez(tmp_path / "ood.npz", probs=rng.dirichlet(np.ones(10), (3, 100)))
+    return tmp_path
+
+
+def run(*arguments):
+    return main([str(a) for a in arguments])
+
+
+def test_report_table_json_and_plots(files, capsys):
+    assert run(files / "id.npz", "--ood", files / "ood.npz", "--out", files / "out") == 0
+    printed = capsys.readouterr().out
+    stored = json.loads((files / "out" / "metrics.json").read_text())
+    with np.load(files / "id.npz") as data, np.load(files / "ood.npz") as other:
+        probs, labels, ood = data["probs"].mean(axis=0), data["labels"], other["probs"].mean(axis=0)
+    assert stored["ece"] == bnneval.ece(probs, labels)
+    assert stored["nll"] == bnneval.nll(probs, labels)
+    expected = bnneval.auroc(bnneval.predictive_entropy(probs), bnneval.predictive_entropy(ood))
+    assert stored["ood"]["auroc"] == expected
+    assert stored["weight_samples"] == 3
+    assert stored["about"]["predictions"] == "id.npz"
+    assert f"{stored['ece']:.6f}" in printed
+    assert f"{expected:.6f}" in printed
+    made = sorted(path.name for path in (files / "out").iterdir())
+    plots = [f"{name}.{kind}" for name in ("entropy", "reliability", "roc") for kind in ("pdf", "png")]
+    assert made == sorted(["metrics.json", *plots])
+    assert all((files / "out" / name).stat().st_size > 3000 for name in plots)
+
+
+def test_without_out_nothing_is_written_and_without_ood_there_is_no_roc(files, capsys):
+    before = sorted(files.iterdir())
+    assert run(files / "id.npz") == 0
+    assert sorted(files.iterdir()) == before
+    assert "auroc" not in capsys.readouterr().out
+    assert run(files / "id.npz", "--out", files / "out") == 0
+    assert not (files / "out" / "roc.png").exists()
+
+
+def test_plain_probabilities_have_no_epistemic_part(files, capsys):
+    np.savez(files / "plain.npz", probs=np.eye(3), labels=[0, 1, 2])
+    assert run(files / "plain.npz") == 0
+    printed = capsys.readouterr().out
+    assert "epistemic" not in printed
+    assert "accuracy" in printed
+
+
+def test_infinite_nll_is_a_word_in_json_that_other_readers_take(files):
+    np.savez(files / "wrong.npz", probs=np.eye(2), labels=[1, 0])
+    assert run(files / "wrong.npz", "--out", files / "out") == 0
+    text = (files / "out" / "metrics.json").read_text()
+    stored = json.loads(text, parse_constant=lambda name: pytest.fail(f"{name} is not JSON"))
+    assert stored["nll"] == "Infinity"
+    assert float(stored["nll"]) == np.inf
+    assert stored["reliability"]["accuracy"][0] is None
+
+
+def test_equal_predictions_give_equal_bytes(files):
+    for out in ("a", "b"):
+        assert run(files / "id.npz", "--ood", files / "ood.npz", "--out", files / out) == 0
+    for path in (files / "a").iterdir():
+        assert path.read_bytes() == (files / "b" / path.name).read_bytes()
+
+
+def bad(files, name, **arrays):
+    np.savez(files / name, **arrays)
+    return files / name
+
+
+GOOD, LABELS = np.array([[0.7, 0.3], [0.2, 0.8]]), np.array([0, 1])
+BAD = {
+    "no such file": lambda f: [f / "missing.npz"],
+    "a directory": lambda f: [f],
+    "no npz": lambda f: [(f / "text.npz", (f / "text.npz").write_text("hello"))[0]],
+    "an empty file": lambda f: [(f / "empty.npz", (f / "empty.npz").write_bytes(b""))[0]],
+    "a truncated npz": lambda f: [(f / "cut.npz", (f / "cut.npz").write_bytes((f / "id.npz").read_bytes()[:500]))[0]],
+    "a single array": lambda f: [(f / "one.npy", np.save(f / "one.npy", GOOD))[0]],
+    "no labels": lambda f: [bad(f, "x.npz", probs=GOOD)],
+    "no probs": lambda f: [bad(f, "x.npz", labels=LABELS)],
+    "logits": lambda f: [bad(f, "x.npz", probs=GOOD * 5, labels=LABELS)],
+    "NaN": lambda f: [bad(f, "x.npz", probs=GOOD * np.nan, labels=LABELS)],
+    "negative": lambda f: [bad(f, "x.npz", probs=GOOD - [[1, -1]], labels=LABELS)],
+    "float labels": lambda f: [bad(f, "x.npz", probs=GOOD, labels=LABELS.astype(float))],
+    "labels out of range": lambda f: [bad(f, "x.npz", probs=GOOD, labels=LABELS + 1)],
+    "shapes that do not match": lambda f: [bad(f, "x.npz", probs=GOOD, labels=[0, 1, 1])],
+    "an empty set": lambda f: [bad(f, "x.npz", probs=GOOD[:0], labels=LABELS[:0])],
+    "an object array": lambda f: [bad(f, "x.npz", probs=np.array([[{}]], object), labels=LABELS)],
+    "object labels": lambda f: [bad(f, "x.npz", probs=GOOD, labels=np.array([0, None], object))],
+    "ood of another kind": lambda f: [f / "id.npz", "--ood", bad(f, "x.npz", probs=np.full((4, 10), 0.1))],
+    "ood of other classes": lambda f: [f / "id.npz", "--ood", bad(f, "x.npz", probs=np.full((3, 4, 5), 0.2))],
+    "ood and predictions swapped": lambda f: [f / "ood.npz", "--ood", f / "id.npz"],
+    "ood with labels alone": lambda f: [f / "id.npz", "--ood", bad(f, "x.npz", labels=LABELS)],
+    "out is a file": lambda f: [f / "id.npz", "--out", f / "ood.npz"],
+    "no bins": lambda f: [f / "id.npz", "--bins", "0"],
+}
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_bad_input_is_exit_status_2_and_one_line(files, capsys, name):
+    assert run(*BAD[name](files)) == 2
+    error = capsys.readouterr().err
+    assert error.startswith("bnneval: ")
+    assert error.count("\n") == 1
+
+
+def test_an_object_array_is_never_unpickled(files, capsys):
+    class Trap:
+        def __reduce__(self):
+            return (open, (str(files / "sprung"), "w"))
+
+    np.savez(files / "trap.npz", probs=np.array([[Trap()]], object), labels=LABELS)
+    assert run(files / "trap.npz") == 2
+    assert not (files / "sprung").exists()
+
+
+def test_the_module_runs_without_a_traceback(files):
+    command = [sys.executable, "-m", "bnneval", str(files / "ood.npz")]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 2
+    assert done.stderr == "bnneval: expected probs and labels in ood.npz, got probs\n"
+    assert done.stdout == ""
