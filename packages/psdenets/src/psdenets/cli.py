@@ -8,7 +8,7 @@ import sys
 import typing
 from collections.abc import Callable, Sequence
 from difflib import get_close_matches
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from psdenets.config import BASELINES, Config, flag
 from psdenets.errors import BadInput
@@ -28,6 +28,13 @@ _ONLY_WITH = {
     "share": ("horizontal", "both"),
     "drift_deterministic": ("horizontal", "both"),
 }
+
+
+class OneLineParser(argparse.ArgumentParser):
+    """argparse that reports a mistake as `BadInput`, without the usage before it."""
+
+    def error(self, message: str) -> NoReturn:
+        raise BadInput(message)
 
 
 def run(name: str, main: Callable[[Sequence[str]], int], argv: Sequence[str] | None) -> int:

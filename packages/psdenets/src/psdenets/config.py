@@ -3,6 +3,8 @@
 Nothing here imports torch, so that `--help` answers at once.
 """
 
+# ruff: noqa: RUF009 - `_flag` is `dataclasses.field` with a help text
+
 from __future__ import annotations
 
 import dataclasses

@@ -78,8 +78,8 @@ class Lines(Display):
             self.last = time.perf_counter()
             at = trainer.at
             self.say(
-                f"epoch {at.epoch + 1}/{trainer.config.epochs} batch {at.batch}/{trainer.batches}: loss {report.loss:.4f}, "
-                f"accuracy {report.accuracy:.1%}, {self.speed(trainer):.0f} images/s"
+                f"epoch {at.epoch + 1}/{trainer.config.epochs} batch {at.batch}/{trainer.batches}: "
+                f"loss {report.loss:.4f}, accuracy {report.accuracy:.1%}, {self.speed(trainer):.0f} images/s"
             )
 
     def show_epoch(self, record: dict[str, Any]) -> None:

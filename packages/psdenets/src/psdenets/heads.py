@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from typing import NamedTuple, final
 
 import torch
@@ -88,4 +89,7 @@ def _gaussian_kl(mean: Tensor, log_std: Tensor, prior_std: float) -> Tensor:
     return (math.log(prior_std) - log_std + ratio - 0.5).sum()
 
 
-HEADS = {"deterministic": DeterministicHead, "meanfield": MeanFieldHead}
+HEADS: dict[str, Callable[[int, int, torch.Generator], Head]] = {
+    "deterministic": DeterministicHead,
+    "meanfield": MeanFieldHead,
+}

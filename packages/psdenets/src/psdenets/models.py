@@ -6,7 +6,7 @@ Weights do not depend on images. So a classifier is used in two steps: ``draw`` 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple, final
+from typing import TYPE_CHECKING, NamedTuple, cast, final
 
 import torch
 from sdeweights import Brownian, OrnsteinUhlenbeck, PriorPlus, WeightPath, WeightProcess, bottleneck, flatten, flow
@@ -54,7 +54,7 @@ class DeepBlock(nn.Module):
         return self.process.sample(self.steps, samples, generator=generator)
 
     def forward(self, h: Tensor, path: WeightPath) -> Tensor:
-        """h at the end of the block: (N, ...) or (S, N, ...) in, (N, ...) out while all samples agree, then (S, N, ...).
+        """h at the end of the block: (N, ...) while all samples agree, (S, N, ...) once they do not.
 
         Samples that agree are carried once; where h differs but the weights do not, all go as one batch.
         """
@@ -117,6 +117,11 @@ class Classifier(nn.Module):
         self.register_buffer("mean", torch.tensor(spec.mean)[:, None, None], persistent=False)
         self.register_buffer("std", torch.tensor(spec.std)[:, None, None], persistent=False)
 
+    @property
+    def deep_blocks(self) -> list[DeepBlock]:
+        """The blocks, from the input to the output."""
+        return [cast("DeepBlock", block) for block in self.blocks]
+
     def draw(self, samples: int = 1, generator: torch.Generator | None = None) -> Weights:
         """Weights of so many samples. Sample i depends on the generator's state and on i alone.
 
@@ -127,13 +132,13 @@ class Classifier(nn.Module):
         at = "cpu" if generator is None else generator.device
         seeds = torch.randint(2**62, (len(self.blocks) + 1,), generator=generator, device=at).tolist()
         streams = [torch.Generator(device).manual_seed(seed) for seed in seeds]
-        paths = tuple(block.draw(samples, g) for block, g in zip(self.blocks, streams, strict=False))
+        paths = tuple(block.draw(samples, g) for block, g in zip(self.deep_blocks, streams, strict=False))
         return Weights(paths, self.head.draw(samples, streams[-1]))
 
     def logits(self, x: Tensor, weights: Weights) -> Tensor:
         """Images (N, C, H, W) in [0, 1] -> logits (S, N, classes)."""
         h = self.prepare(x)
-        for b, (block, path) in enumerate(zip(self.blocks, weights.paths, strict=True)):
+        for b, (block, path) in enumerate(zip(self.deep_blocks, weights.paths, strict=True)):
             if b in self.squeezed_before:
                 h = space_to_depth(h)
             h = block(h, path)
@@ -169,12 +174,12 @@ class Classifier(nn.Module):
         posterior predicts.
         """
         weights = self.draw(samples, generator)
-        probs = torch.cat([self.logits(part, weights).softmax(-1) for part in x.split(batch_size)], dim=1)
+        probs = torch.cat([self.logits(part, weights).softmax(-1) for part in torch.split(x, batch_size)], dim=1)
         return probs if return_samples else probs.mean(0)
 
     def census(self) -> dict[str, int]:
         """How many numbers are trained: w0 and theta (and w_t2), and those outside the weight process."""
-        blocks = [block.process for block in self.blocks]
+        blocks = [block.process for block in self.deep_blocks]
         return {
             "w0": sum(p.w0.numel() for p in blocks),
             "w_t2": sum(p.w_t2.numel() for p in blocks if isinstance(p.w_t2, nn.Parameter)),

@@ -60,7 +60,7 @@ def weight_paths(model: Classifier) -> Figure:
     """A few weights of the first noisy block: sample paths over depth, the stochastic window shaded."""
     import torch
 
-    blocks = list(model.blocks)
+    blocks = model.deep_blocks
     noisy = [b for b, block in enumerate(blocks) if not block.process.cut.deterministic]
     b = noisy[0] if noisy else 0
     process = blocks[b].process

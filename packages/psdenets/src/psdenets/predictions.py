@@ -53,7 +53,7 @@ def predict(
     """
     weights = model.draw(samples, generator)
     parts = []
-    for pixels in images.pixels.split(batch_size):
+    for pixels in torch.split(images.pixels, batch_size):
         logits = model.logits(to_unit(pixels.to(model.mean.device)), weights)
         parts.append(logits.double().softmax(-1).cpu())
         after_batch()

@@ -55,7 +55,7 @@ _PAPER_DATA: dict[str, Values] = {
 }
 _SPLIT_DRIFT = {"mnist": "1-16-1", "cifar10": "1-64-1"}
 _EPOCHS = {"mnist": {"psde": 30, "sde-bnn": 100}, "cifar10": {"psde": 100, "sde-bnn": 300}}
-# 289.4 s * 100 epochs of ODE-first / 371.9 s an epoch of SDE-BNN = 77.8 epochs (Table 3); MNIST: ours, by the same ratio.
+# 289.4 s * 100 epochs of ODE-first / 371.9 s an epoch of SDE-BNN = 77.8 epochs (Table 3); MNIST: ours, same ratio.
 _EQUAL_TIME_EPOCHS = {"mnist": 26, "cifar10": 78}
 
 _CUTS: dict[str, Values] = {

@@ -22,7 +22,8 @@ _SHOWN = 12  # most and least certain images, each
 _STYLE = """
 :root { color-scheme: light; --ink: #1c2430; --soft: #667085; --line: #e4e7ec; --accent: #0072b2; }
 * { box-sizing: border-box }
-body { font: 16px/1.55 system-ui, sans-serif; color: var(--ink); max-width: 60rem; margin: 2.5rem auto; padding: 0 1.25rem }
+body { font: 16px/1.55 system-ui, sans-serif; color: var(--ink); max-width: 60rem;
+  margin: 2.5rem auto; padding: 0 1.25rem }
 h1 { font-size: 1.7rem; margin: 0 } h2 { font-size: 1.15rem; margin: 2.4rem 0 .6rem }
 p { margin: .3rem 0 .8rem } .soft { color: var(--soft) }
 .cards { display: grid; grid-template-columns: repeat(auto-fit, minmax(8.5rem, 1fr)); gap: .8rem; margin: 1.4rem 0 }
@@ -31,10 +32,13 @@ p { margin: .3rem 0 .8rem } .soft { color: var(--soft) }
 .plots { display: flex; flex-wrap: wrap; gap: 1.2rem; align-items: flex-start } .plots img { max-width: 100% }
 .images { display: grid; grid-template-columns: repeat(auto-fill, minmax(6.4rem, 1fr)); gap: .7rem }
 figure { margin: 0; text-align: center; font-size: .78rem; line-height: 1.3 }
-figure img { width: 5.6rem; height: 5.6rem; image-rendering: pixelated; border: 1px solid var(--line); border-radius: .3rem }
+figure img { width: 5.6rem; height: 5.6rem; image-rendering: pixelated;
+  border: 1px solid var(--line); border-radius: .3rem }
 .wrong { color: #b42318 }
-table { border-collapse: collapse; font-size: .85rem; width: 100% } td { padding: .15rem .6rem .15rem 0; vertical-align: top }
-.columns { columns: 3 14rem; column-gap: 2rem } code { background: #f4f5f7; padding: .1rem .3rem; border-radius: .25rem }
+table { border-collapse: collapse; font-size: .85rem; width: 100% }
+td { padding: .15rem .6rem .15rem 0; vertical-align: top }
+.columns { columns: 3 14rem; column-gap: 2rem }
+code { background: #f4f5f7; padding: .1rem .3rem; border-radius: .25rem }
 """
 
 
@@ -62,11 +66,12 @@ def _page(run: RunDir, config: Config, metrics: dict[str, Any], predictions: Pre
 <p class="soft">{_facts(metrics, predictions)}</p>
 {_cards(metrics)}
 <h2>Training</h2>
-<p class="soft">Accuracy and calibration error after each epoch. The test curve is shown for study; it chose nothing.</p>
+<p class="soft">Accuracy and calibration error after each epoch.
+The test curve is shown for study; it chose nothing.</p>
 <div class="plots">{_plot(run, "curves", 840)}</div>
 <h2>Are the probabilities right?</h2>
-<p class="soft">Left: of the images predicted with a given confidence, how many were right. Right: how uncertain predictions are,
-from 0 (certain) to {np.log(len(classes)):.2f} nats (no idea).</p>
+<p class="soft">Left: of the images predicted with a given confidence, how many were right.
+Right: how uncertain predictions are, from 0 (certain) to {np.log(len(classes)):.2f} nats (no idea).</p>
 <div class="plots">{_plot(run, "reliability", 400)}{_plot(run, "entropy", 400)}</div>
 <h2>Least certain test images</h2>{_gallery(predictions, images, classes, certain=False)}
 <h2>Most certain test images</h2>{_gallery(predictions, images, classes, certain=True)}
@@ -98,9 +103,10 @@ def _cut_in_words(config: Config) -> str:
 
 def _facts(metrics: dict[str, Any], predictions: Predictions) -> str:
     numbers = sum(metrics["parameters"].values())
+    samples, images, _ = predictions.probs.shape
     return (
-        f"{metrics['epochs']} epochs in {metrics['seconds']:.0f} s, {numbers:,} trained numbers, seed {metrics['seed']}; "
-        f"{predictions.probs.shape[1]:,} test images, probabilities averaged over {metrics['test_samples']} weight samples"
+        f"{metrics['epochs']} epochs in {metrics['seconds']:.0f} s, {numbers:,} trained numbers, "
+        f"seed {metrics['seed']}; {images:,} test images, probabilities averaged over {samples} weight samples"
     )
 
 

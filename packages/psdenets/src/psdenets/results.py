@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import numpy as np
-from bnneval import mean_probs
 
 from psdenets.models import Classifier
 from psdenets.plots import draw_plots
@@ -53,7 +54,7 @@ def save_predictions(run: RunDir, name: str, predictions: Predictions) -> None:
     atomically(run.file(name), write)
 
 
-def summary(metrics: dict[str, object], run: RunDir) -> str:
+def summary(metrics: Mapping[str, object], run: RunDir) -> str:
     """The numbers of a run as a small table."""
     rows = [(name, metrics[name]) for name in ("accuracy", "ece", "nll", "brier", "entropy", "kl", "seconds")]
     shown = {"accuracy": "{:.2%}", "ece": "{:.2%}", "seconds": "{:.1f}", "kl": "{:.1f}"}
@@ -62,8 +63,3 @@ def summary(metrics: dict[str, object], run: RunDir) -> str:
         for name, value in rows
     ]
     return "\n".join([*lines, f"  report        {run.file('report.html')}"]) + "\n"
-
-
-def mean_of(predictions: Predictions) -> np.ndarray:
-    """Averaged probabilities, (N, C)."""
-    return np.asarray(mean_probs(predictions.probs))

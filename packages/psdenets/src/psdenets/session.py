@@ -104,10 +104,10 @@ def _opening(config: Config, splits: Splits, trainer: Trainer, run: RunDir) -> s
     numbers = sum(trainer.model.census().values())
     noise = "no noise" if config.cut == "none" else f"kappa {config.kl_weight:g} (temperature {2 * config.kl_weight:g})"
     begun = f", from epoch {trainer.at.epoch + 1} batch {trainer.at.batch + 1}" if trainer.at.step else ""
+    sizes = f"{len(splits.train)} training, {len(splits.val)} validation, {len(splits.test)} test images"
     return (
-        f"{config.dataset}: {len(splits.train)} training, {len(splits.val)} validation, {len(splits.test)} test images of "
-        f"{splits.spec.size}\n{config.model} with cut {config.cut}, {numbers:,} trained numbers, {noise}; "
-        f"run directory {run.path}{begun}"
+        f"{config.dataset}: {sizes} of {splits.spec.size}\n"
+        f"{config.model} with cut {config.cut}, {numbers:,} trained numbers, {noise}; run directory {run.path}{begun}"
     )
 
 

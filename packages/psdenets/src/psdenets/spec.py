@@ -43,7 +43,8 @@ class ImageSpec:
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> ImageSpec:
         """The inverse of `as_dict`, also after a detour through JSON."""
-        return cls(**{k: tuple(v) if isinstance(v, list) else v for k, v in values.items()})
+        tuples: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in values.items()}
+        return cls(**tuples)
 
 
 def _numbered(n: int) -> tuple[str, ...]:

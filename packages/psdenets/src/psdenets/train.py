@@ -30,7 +30,7 @@ def _main(argv: Sequence[str]) -> int:
         sys.stdout.write(preset_table())
         return 0
     if show:
-        import yaml
+        import yaml  # type: ignore[import-untyped]
 
         sys.stdout.write(yaml.safe_dump(cli.configure(given, argv).as_dict(), sort_keys=False))
         return 0

@@ -60,6 +60,11 @@ class Position:
 class Trainer:
     """A model in training."""
 
+    _order: Tensor
+    _probs: list[Tensor]
+    _labels: list[Tensor]
+    _sums: dict[str, float]
+
     def __init__(self, config: Config, splits: Splits, device: torch.device) -> None:
         self.config, self.splits, self.device = config, splits, device
         self.model = Classifier(config, splits.spec).to(device)
@@ -107,9 +112,10 @@ class Trainer:
         """
         started = time.perf_counter()
         config, at = self.config, self.at
-        g = lambda part: generator(config.seed, part, at.epoch)  # noqa: E731
-        val = self.predict(self.splits.val, config.epoch_samples, g("val"), after_batch).metrics()
-        test = self.predict(self.splits.test, config.epoch_samples, g("test"), after_batch).metrics()
+        val, test = (
+            self.predict(images, config.epoch_samples, generator(config.seed, part, at.epoch), after_batch).metrics()
+            for part, images in (("val", self.splits.val), ("test", self.splits.test))
+        )
         better = at.best_val is None or (val["accuracy"], -val["nll"]) > at.best_val
         if better:
             at.best_val, at.best_epoch = (val["accuracy"], -val["nll"]), at.epoch + 1
@@ -202,9 +208,7 @@ class Trainer:
         self._order = torch.randperm(
             len(self.splits.train), generator=generator(self.config.seed, "order", self.at.epoch)
         )
-        self._probs: list[Tensor] = []
-        self._labels: list[Tensor] = []
-        self._sums = {"loss": 0.0, "kl": 0.0}
+        self._probs, self._labels, self._sums = [], [], {"loss": 0.0, "kl": 0.0}
 
     def _note(self, loss: Tensor, nll: Tensor, kl: Tensor, logits: Tensor, labels: Tensor) -> StepReport:
         probs = logits.detach().double().softmax(-1).mean(0)

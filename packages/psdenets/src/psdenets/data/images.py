@@ -1,0 +1,66 @@
+"""Images in memory: uint8 (N, C, H, W), and their labels."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from psdenets.errors import BadInput
+from psdenets.spec import ImageSpec
+
+
+class Images(NamedTuple):
+    """N images, uint8 (N, C, H, W), and labels, int64 (N,)."""
+
+    pixels: Tensor
+    labels: Tensor
+
+    def __len__(self) -> int:
+        return len(self.pixels)
+
+    def take(self, indices: Tensor) -> Images:
+        """Some of them, in that order."""
+        return Images(self.pixels[indices], self.labels[indices])
+
+    def first(self, n: int | None) -> Images:
+        """The first n, or all."""
+        return self if n is None else Images(self.pixels[:n], self.labels[:n])
+
+
+class Splits(NamedTuple):
+    """Training, validation and test images, and what they are like."""
+
+    train: Images
+    val: Images
+    test: Images
+    spec: ImageSpec
+
+
+def as_images(pixels: np.ndarray, labels: np.ndarray, classes: int, where: object) -> Images:
+    """Images from arrays (N, H, W), (N, H, W, C) or (N, C, H, W); one label below ``classes`` each.
+
+    A label that the head has no class for would otherwise be trained on silently.
+    """
+    if pixels.dtype != np.uint8 or pixels.ndim not in (3, 4) or len(pixels) == 0:
+        raise BadInput(f"expected uint8 images (N, H, W[, C]) in {where}, got {pixels.dtype} {pixels.shape}")
+    if labels.shape != (len(pixels),):
+        raise BadInput(f"expected {len(pixels)} labels in {where}, got shape {labels.shape}")
+    low, high = int(labels.min()), int(labels.max())
+    if low < 0 or high >= classes:
+        raise BadInput(f"expected labels from 0 to {classes - 1} in {where}, got {low} to {high}")
+    copied = np.array(_channels_first(pixels), order="C")  # a file's own memory is read-only
+    return Images(torch.from_numpy(copied), torch.from_numpy(labels.astype(np.int64)))
+
+
+def _channels_first(pixels: np.ndarray) -> np.ndarray:
+    if pixels.ndim == 3:
+        return pixels[:, None]
+    return pixels.transpose(0, 3, 1, 2) if pixels.shape[-1] in (1, 3) else pixels
+
+
+def to_unit(pixels: Tensor) -> Tensor:
+    """uint8 0 .. 255 -> float32 0 .. 1."""
+    return pixels.float() / 255

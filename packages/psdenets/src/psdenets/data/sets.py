@@ -1,0 +1,203 @@
+"""The data sets by name: where their files are looked for, and how they become splits."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import torch
+
+from psdenets.config import Config
+from psdenets.data.cifar import read_cifar
+from psdenets.data.download import download
+from psdenets.data.idx import read_idx
+from psdenets.data.images import Images, Splits, as_images
+from psdenets.data.npz import read_npz
+from psdenets.data.pictures import pictures_in, read_folder, read_picture
+from psdenets.errors import BadInput
+from psdenets.seeds import generator
+from psdenets.spec import SPECS, ImageSpec
+
+VARIABLE = "PSDENETS_DATA"
+_TEST_SHARE = 0.2  # of data sets without a test set of their own
+
+
+class Pool(NamedTuple):
+    """All images of a data set: a test set where it has one, the rest for training and validation."""
+
+    train: Images
+    test: Images | None
+    spec: ImageSpec
+
+
+def root_of(data_root: str | None) -> Path:
+    """--data-root, else $PSDENETS_DATA, else ./data."""
+    return Path(data_root or os.environ.get(VARIABLE) or "data")
+
+
+def load_splits(config: Config) -> Splits:
+    """Training, validation and test images of a run; which image goes where depends on --split-seed alone."""
+    pool = _pool(config.dataset, root_of(config.data_root), config.download)
+    order = torch.randperm(len(pool.train), generator=generator(config.split_seed, "split"))
+    shuffled = pool.train.take(order)
+    if pool.test is None:
+        size = max(1, round(_TEST_SHARE * len(shuffled)))
+        test, rest = shuffled.first(size), shuffled.take(torch.arange(size, len(shuffled)))
+    else:
+        test, rest = pool.test, shuffled
+    size = max(1, round(config.val_share * len(rest)))
+    val, train = rest.first(size), rest.take(torch.arange(size, len(rest))).first(config.limit_train)
+    if len(train) < config.batch_size:
+        raise BadInput(f"expected --batch-size of at most the {len(train)} training images, got {config.batch_size}")
+    return Splits(train, val.first(config.limit_train), test.first(config.limit_test), pool.spec)
+
+
+def load_test_images(name: str, config: Config, spec: ImageSpec) -> Images:
+    """Test images of any data set or folder, made to look like ``spec``: the out-of-distribution set of a model.
+
+    Labels are 0 where the set has none or other classes: they are not looked at.
+    """
+    root = root_of(config.data_root)
+    if Path(name).is_dir():
+        files = pictures_in(Path(name))
+        if not files:
+            raise BadInput(f"expected pictures in {name}, got none")
+        pixels = np.stack([read_picture(f, spec.channels, (spec.height, spec.width)) for f in files])
+        return as_images(pixels, np.zeros(len(pixels), np.int64), 1, name)
+    if name == "noise":
+        g = generator(config.split_seed, "noise images")
+        shape = (2000, spec.channels, spec.height, spec.width)
+        return Images(torch.randint(256, shape, generator=g, dtype=torch.uint8), torch.zeros(2000, dtype=torch.int64))
+    if name not in _READERS and name != "digits":
+        raise BadInput(f"expected --ood to be noise, a folder or one of digits, {', '.join(_READERS)}, got {name!r}")
+    unlabelled = {"svhn": root / "svhn-test-5000.npz", "kmnist": root / "kmnist-test.npz"}.get(name)
+    if unlabelled is not None and unlabelled.is_file():
+        pixels, _ = read_npz(unlabelled)
+        images = as_images(pixels, np.zeros(len(pixels), np.int64), 1, unlabelled)
+    else:
+        pool = _pool(name, root, config.download)
+        images = pool.train if pool.test is None else pool.test
+    return Images(alike(images.pixels, spec), images.labels)
+
+
+def alike(pixels: torch.Tensor, spec: ImageSpec) -> torch.Tensor:
+    """Grey or colour, and resized, like the images of ``spec``."""
+    if pixels.shape[1] == 3 and spec.channels == 1:
+        weights = torch.tensor([0.299, 0.587, 0.114])[:, None, None]  # luma of ITU-R 601, as Pillow's mode L
+        pixels = (pixels * weights).sum(1, keepdim=True).round().to(torch.uint8)
+    pixels = pixels.expand(-1, spec.channels, -1, -1)
+    if pixels.shape[-2:] == (spec.height, spec.width):
+        return pixels
+    resized = torch.nn.functional.interpolate(
+        pixels.float(), (spec.height, spec.width), mode="bilinear", antialias=True, align_corners=False
+    )
+    return resized.round().clamp(0, 255).to(torch.uint8)
+
+
+def _pool(name: str, root: Path, fetch: bool) -> Pool:
+    if name == "digits":
+        return _digits()
+    if name == "imagefolder":
+        return _imagefolder(root)
+    reader, wanted = _READERS[name]
+    if fetch and not (root / wanted).exists():
+        download(name, root)
+    try:
+        return reader(root)
+    except FileNotFoundError as error:
+        raise BadInput(
+            f"no {name} under {root}: looked for {Path(error.filename).relative_to(root)}; put the files there or "
+            f"point --data-root (or ${VARIABLE}) at them, or fetch them with --download"
+        ) from None
+
+
+def _digits() -> Pool:
+    """The 1,797 digits inside scikit-learn, whose grey levels go from 0 to 16."""
+    from sklearn.datasets import load_digits
+
+    found = load_digits()
+    pixels = np.round(found.images * (255 / 16)).astype(np.uint8)
+    return Pool(as_images(pixels, found.target, 10, "scikit-learn's digits"), None, SPECS["digits"])
+
+
+def _idx_set(name: str, folder: str) -> Callable[[Path], Pool]:
+    def read(root: Path) -> Pool:
+        raw = root / folder / "raw"
+        parts = [_idx_pair(raw, prefix) for prefix in ("train", "t10k")]
+        return Pool(parts[0], parts[1], SPECS[name])
+
+    return read
+
+
+def _idx_pair(raw: Path, prefix: str) -> Images:
+    pixels, labels = (
+        read_idx(_plain_or_gzipped(raw / f"{prefix}-{kind}-ubyte")) for kind in ("images-idx3", "labels-idx1")
+    )
+    return as_images(pixels, labels, 10, raw)
+
+
+def _plain_or_gzipped(path: Path) -> Path:
+    gzipped = path.with_name(path.name + ".gz")
+    return gzipped if gzipped.is_file() and not path.is_file() else path
+
+
+def _cifar10(root: Path) -> Pool:
+    folder = root / "cifar-10-batches-bin"
+    train = as_images(*read_cifar([folder / f"data_batch_{k}.bin" for k in range(1, 6)]), 10, folder)
+    return Pool(train, as_images(*read_cifar([folder / "test_batch.bin"]), 10, folder), SPECS["cifar10"])
+
+
+def _svhn(root: Path) -> Pool:
+    from scipy.io import loadmat
+
+    parts = []
+    for split in ("train", "test"):
+        path = root / f"{split}_32x32.mat"
+        if not path.is_file():
+            raise FileNotFoundError(2, "missing", str(path))
+        arrays = loadmat(path)
+        labels = arrays["y"].reshape(-1) % 10  # the file calls the digit 0 "10"
+        parts.append(as_images(arrays["X"].transpose(3, 0, 1, 2), labels, 10, path))
+    return Pool(parts[0], parts[1], SPECS["svhn"])
+
+
+def _omniglot(root: Path) -> Pool:
+    path = root / "omniglot.npz"
+    pixels, labels = read_npz(path)
+    if labels is None:
+        raise BadInput(f"expected labels in {path}, got none")
+    classes = int(labels.max()) + 1
+    images = as_images(pixels, labels, classes, path)
+    height, width = images.pixels.shape[-2:]
+    spec = ImageSpec(1, height, width, tuple(f"character {k}" for k in range(classes)), (0.0,), (1.0,))
+    return Pool(images, None, spec)
+
+
+def _imagefolder(root: Path) -> Pool:
+    """root/train/CLASS/ and root/test/CLASS/, or root/CLASS/ alone, from which a test set is then split off."""
+    if not root.is_dir():
+        raise BadInput(f"expected --data-root to be a folder of pictures, got {root}")
+    apart = (root / "train").is_dir()
+    pixels, labels, names = read_folder(root / "train" if apart else root)
+    channels_mean = tuple((pixels.mean((0, 1, 2)) / 255).tolist())
+    channels_std = tuple((pixels.std((0, 1, 2)) / 255).clip(1e-3).tolist())
+    spec = ImageSpec(3, pixels.shape[1], pixels.shape[2], tuple(names), channels_mean, channels_std)
+    test = None
+    if apart and (root / "test").is_dir():
+        test_pixels, test_labels, _ = read_folder(root / "test", names)
+        test = as_images(test_pixels, test_labels, len(names), root / "test")
+        test = Images(alike(test.pixels, spec), test.labels)
+    return Pool(as_images(pixels, labels, len(names), root), test, spec)
+
+
+_READERS: dict[str, tuple[Callable[[Path], Pool], str]] = {
+    "mnist": (_idx_set("mnist", "MNIST"), "MNIST/raw"),
+    "fashion-mnist": (_idx_set("fashion-mnist", "FashionMNIST"), "FashionMNIST/raw"),
+    "kmnist": (_idx_set("kmnist", "KMNIST"), "KMNIST/raw"),
+    "cifar10": (_cifar10, "cifar-10-batches-bin"),
+    "svhn": (_svhn, "train_32x32.mat"),
+    "omniglot": (_omniglot, "omniglot.npz"),
+}

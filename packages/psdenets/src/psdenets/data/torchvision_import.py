@@ -1,0 +1,47 @@
+"""`import torchvision`, also beside a torch of another build.
+
+torchvision's Python code describes operators that its compiled library registers. Beside a torch without that library
+(a CPU wheel, say) the import stops at "operator torchvision::nms does not exist". Only downloads are wanted here, so
+on exactly that error the missing schemas are declared and the import is tried again.
+"""
+
+from __future__ import annotations
+
+import sys
+from types import ModuleType
+
+_SCHEMAS = (
+    "nms(Tensor dets, Tensor scores, float iou_threshold) -> Tensor",
+    "qnms(Tensor dets, Tensor scores, float iou_threshold) -> Tensor",
+)
+_declared: list[object] = []  # a library's schemas live as long as the object
+
+
+def import_torchvision() -> ModuleType:
+    """The package, with its `datasets`; on a healthy install this is a plain import."""
+    try:
+        import torchvision
+    except RuntimeError as error:
+        if "operator torchvision::nms does not exist" not in str(error):
+            raise
+        _forget_half_import()
+        _declare_schemas()
+        import torchvision
+    import torchvision.datasets
+
+    module: ModuleType = torchvision
+    return module
+
+
+def _forget_half_import() -> None:
+    for name in [name for name in sys.modules if name.partition(".")[0] == "torchvision"]:
+        del sys.modules[name]
+
+
+def _declare_schemas() -> None:
+    import torch
+
+    library = torch.library.Library("torchvision", "FRAGMENT")  # type: ignore[no-untyped-call]
+    for schema in _SCHEMAS:
+        library.define(schema)  # type: ignore[no-untyped-call]
+    _declared.append(library)

@@ -1,0 +1,91 @@
+"""`python -m psdenets.predict RUN_DIR IMAGE...`: class, probability and entropy of pictures."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from psdenets import cli
+from psdenets.errors import BadInput
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Exit status: 0 done, 2 bad input."""
+    return cli.run("psdenets.predict", _main, argv)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = cli.OneLineParser(
+        prog="python -m psdenets.predict",
+        description="Classify pictures with a finished run. They are resized to the size that the run was trained on.",
+    )
+    parser.add_argument("run_dir", metavar="RUN_DIR", help="a run directory")
+    parser.add_argument("images", metavar="IMAGE", nargs="+", help="picture files, or folders of them")
+    parser.add_argument("--json", action="store_true", help="one JSON object a line, with all probabilities")
+    parser.add_argument("--samples", type=int, default=32, help="weight paths")
+    parser.add_argument("--seed", type=int, default=0, help="seed of the weight paths")
+    return parser
+
+
+def _main(argv: Sequence[str]) -> int:
+    args = _parser().parse_args(argv)
+    if args.samples < 1:
+        raise BadInput(f"expected --samples to be at least 1, got {args.samples}")
+    rows = classify(args.run_dir, _files(args.images), args.samples, args.seed)
+    for row in rows:
+        sys.stdout.write(json.dumps(row, allow_nan=False) + "\n" if args.json else _line(row))
+    return 0
+
+
+def classify(run_dir: str, files: list[Path], samples: int, seed: int) -> list[dict[str, Any]]:
+    """One row a picture: class, its probability, entropy, its epistemic part, and the probabilities of all classes."""
+    import numpy as np
+    import torch
+    from bnneval import entropy_split, mean_probs
+
+    from psdenets.building import load
+    from psdenets.data.pictures import read_picture
+    from psdenets.seeds import generator
+
+    model = load(run_dir)
+    spec = model.spec
+    pixels = np.stack([read_picture(path, spec.channels, (spec.height, spec.width)) for path in files])
+    x = torch.from_numpy(pixels.transpose(0, 3, 1, 2).copy()).float() / 255
+    probs = model.predict_proba(x, samples, generator(seed, "predict"), return_samples=True).double().numpy()
+    probs /= probs.sum(-1, keepdims=True)
+    mean, split = mean_probs(probs), entropy_split(probs)
+    return [
+        {
+            "image": str(path),
+            "class": spec.classes[int(mean[i].argmax())],
+            "probability": float(mean[i].max()),
+            "entropy": float(split.total[i]),
+            "epistemic": float(split.epistemic[i]),
+            "probabilities": dict(zip(spec.classes, mean[i].tolist(), strict=True)),
+        }
+        for i, path in enumerate(files)
+    ]
+
+
+def _files(names: Sequence[str]) -> list[Path]:
+    from psdenets.data.pictures import pictures_in
+
+    files: list[Path] = []
+    for path in map(Path, names):
+        inside = pictures_in(path) if path.is_dir() else [path]
+        if not inside:
+            raise BadInput(f"expected pictures in {path}, got none")
+        files += inside
+    return files
+
+
+def _line(row: dict[str, Any]) -> str:
+    return f"{row['image']}  {row['class']}  {row['probability']:.1%}  entropy {row['entropy']:.3f}\n"
+
+
+if __name__ == "__main__":
+    sys.exit(main())
