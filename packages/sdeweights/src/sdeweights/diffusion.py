@@ -117,16 +117,14 @@ def require_elementwise(diffusion: Field, t: Tensor, w: Tensor, noisy: Tensor, s
 
 
 def _pull_back(diffusion: Field, t: Tensor, w: Tensor, cotangent: Tensor | None) -> Tensor:
-    """J^T r with J = dg/dw, differentiable where gradients are on; r of ones where none is given."""
-    create_graph = torch.is_grad_enabled()
-    with torch.enable_grad():
-        state = w if w.requires_grad else w.detach().requires_grad_()
-        g = diffusion(t, state)
-        total = g.sum() if cotangent is None else (g * cotangent).sum()
-        if not total.requires_grad:
-            return torch.zeros_like(w)
-        (pulled,) = torch.autograd.grad(total, state, create_graph=create_graph, allow_unused=True)
-    return torch.zeros_like(w) if pulled is None else pulled
+    """J^T r with J = dg/dw; r of ones where none is given.
+
+    By ``torch.func``, which looks at g alone: ``torch.autograd.grad`` would walk through all earlier steps each time.
+    """
+    g, pull = torch.func.vjp(lambda state: diffusion(t, state), w)
+    r = torch.ones_like(g) if cotangent is None else cotangent.expand_as(g)
+    pulled: Tensor = pull(r)[0]
+    return pulled
 
 
 def ito_to_stratonovich(kind: Kind, diffusion: Field, t: Tensor, w: Tensor, noisy: Tensor) -> Tensor:
@@ -145,19 +143,8 @@ def ito_to_stratonovich(kind: Kind, diffusion: Field, t: Tensor, w: Tensor, nois
 
 
 def _push_forward(function: Callable[[Tensor], Tensor], w: Tensor, direction: Tensor) -> Tensor:
-    """J v with J the derivative of ``function`` at w, differentiable where gradients are on.
-
-    J^T r is linear in r, and its derivative along v is J v: two reverse passes, which every operation supports.
-    """
-    create_graph = torch.is_grad_enabled()
-    with torch.enable_grad():
-        state = w if w.requires_grad else w.detach().requires_grad_()
-        value = function(state)
-        if not value.requires_grad:
-            return torch.zeros_like(value)
-        r = torch.zeros_like(value, requires_grad=True)
-        (pulled,) = torch.autograd.grad(value, state, r, create_graph=True, allow_unused=True)
-        if pulled is None:
-            return torch.zeros_like(value)
-        (pushed,) = torch.autograd.grad(pulled, r, direction, create_graph=create_graph, allow_unused=True)
-    return torch.zeros_like(value) if pushed is None else pushed
+    """J v with J the derivative of ``function`` at w: J^T r is linear in r, and pulling v back through it gives J v."""
+    value, pull = torch.func.vjp(function, w)
+    _, push = torch.func.vjp(lambda r: pull(r)[0], torch.zeros_like(value))
+    pushed: Tensor = push(direction)[0]
+    return pushed

@@ -61,7 +61,7 @@ class HiddenScheme(ABC):
 
 @final
 class Euler(HiddenScheme):
-    """h1 = h + f_h(t0, h; w0) dt: a residual network. Going back is exact to dt^2 only."""
+    """h1 = h + f_h(t0, h; w0) dt: a residual network. A step forth and back is off by dt^2."""
 
     order = 1.0
     left_only = True
@@ -74,7 +74,7 @@ class Euler(HiddenScheme):
 
 @final
 class Midpoint(HiddenScheme):
-    """h1 = h + f_h(t0 + dt/2, h + f_h(t0, h; w0) dt/2; w_half) dt. Going back is exact to dt^3."""
+    """h1 = h + f_h(t0 + dt/2, h + f_h(t0, h; w0) dt/2; w_half) dt. Forth and back: off by dt^4."""
 
     order = 2.0
 
@@ -87,7 +87,7 @@ class Midpoint(HiddenScheme):
 
 @final
 class Rk4(HiddenScheme):
-    """The classical Runge-Kutta method. Going back is exact to dt^5."""
+    """The classical Runge-Kutta method. A step forth and back is off by dt^6."""
 
     order = 4.0
 

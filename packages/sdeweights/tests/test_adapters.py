@@ -1,0 +1,160 @@
+"""torchsde and torchdiffeq behind our interface, and against our own schemes on the same noise."""
+
+import pytest
+import torch
+import torchdiffeq
+import torchsde
+
+from sdeweights import Brownian, Cut, OrnsteinUhlenbeck, Prior, SplitDrift, WeightProcess, draw
+from sdeweights.solvers import Torchdiffeq
+from sdeweights.testing import drift_for, observed_order, seeded
+
+W0 = torch.tensor([0.5, -0.2, 0.8], dtype=torch.float64)
+GENERAL = Prior(lambda t, w: -w, lambda t, w: 0.3 + 0.1 * torch.sin(w) + 0.2 * t)
+
+
+def pair(ours, theirs, prior, cut, steps=20):
+    drift = drift_for(cut, 3)
+    process = WeightProcess(W0, drift, prior, cut)
+    return (process.sample(steps, 6, generator=seeded(), solver=s) for s in (ours, theirs))
+
+
+@pytest.mark.parametrize(("ours", "theirs"), [("euler", "euler"), ("milstein", "milstein"), ("heun", "heun"), ("midpoint", "midpoint")])
+@pytest.mark.parametrize("prior", [OrnsteinUhlenbeck(sigma=0.5), GENERAL], ids=["additive", "multiplicative"])
+@pytest.mark.parametrize("cut", [Cut.full(), Cut.vertical(0.3, 0.6), Cut.horizontal([0, 2])], ids=["full", "vertical", "horizontal"])
+def test_native_schemes_agree_with_torchsde_on_the_same_noise(ours, theirs, prior, cut):
+    a, b = pair(ours, f"torchsde:{theirs}", prior, cut)
+    assert torch.allclose(a.w, b.w, rtol=0, atol=1e-12)
+    assert torch.allclose(a.kl, b.kl, rtol=1e-10)
+
+
+def test_native_euler_agrees_with_a_plain_call_of_torchsde():
+    """No adapter of ours between: torchsde's own time, its own loop, and our increments as its Brownian motion."""
+    steps = 16  # dt = 1/16 adds up exactly
+    noise = draw(5, steps, 3, 1 / steps, generator=seeded())
+    drift = drift_for(Cut.full(), 3)
+
+    class Plain:
+        sde_type, noise_type = "ito", "diagonal"
+
+        def f(self, t, y):
+            return drift(t, y)
+
+        def g(self, t, y):
+            return torch.full_like(y, 0.5)
+
+    class Given(torchsde.BaseBrownian):
+        dtype, device, shape, levy_area_approximation = noise.dB.dtype, noise.dB.device, (5, 3), "none"
+
+        def __call__(self, ta, tb=None, return_U=False, return_A=False):
+            return noise.dB[:, round(float(ta) * steps)]
+
+        def __repr__(self):
+            return "Given()"
+
+    ts = torch.linspace(0, 1, steps + 1)
+    theirs = torchsde.sdeint(Plain(), W0.expand(5, 3), ts, bm=Given(), method="euler", dt=1 / steps)
+    ours = WeightProcess(W0, drift, Brownian(0.5), Cut.full()).sample(steps, noise=noise)
+    assert torch.allclose(ours.w, theirs.transpose(0, 1), rtol=0, atol=1e-12)
+
+
+def test_torchsdes_own_kl_is_nan_where_a_coordinate_has_no_noise_and_ours_is_not():
+    class Sde(torch.nn.Module):
+        sde_type, noise_type = "ito", "diagonal"
+
+        def f(self, t, y):
+            return -y + 0.3
+
+        def g(self, t, y):
+            return torch.tensor([[0.5, 0.0]]).expand_as(y)
+
+        def h(self, t, y):
+            return -y
+
+    start = torch.zeros(4, 2)
+    _, log_ratio = torchsde.sdeint(Sde(), start, torch.tensor([0.0, 1.0]), method="euler", dt=0.1, logqp=True)
+    assert not torch.isfinite(log_ratio).all() or log_ratio.max() > 1e3  # 0.3 / 0: NaN, inf or a clamped nonsense
+    drift = SplitDrift(lambda t, w: -w + 0.3, lambda t, w: -w + 0.3, [0], 2)
+    path = WeightProcess(torch.zeros(2), drift, OrnsteinUhlenbeck(sigma=0.5), Cut.horizontal([0])).sample(10, 4, generator=seeded())
+    assert path.kl.tolist() == pytest.approx([0.5 * 0.36] * 4, rel=1e-12)
+
+
+@pytest.mark.parametrize("method", ["euler", "euler_heun", "heun", "midpoint", "reversible_heun", "log_ode"])
+def test_dense_noise_goes_through_torchsde(method):
+    g = torch.tensor([[0.5, 0.1, 0.0], [0.0, 0.4, 0.1], [0.1, 0.0, 0.3]])
+    prior = Prior(lambda t, w: -w, lambda t, w: g * (1 + 0.1 * torch.tanh(w).sum(-1))[..., None, None])
+    process = WeightProcess(W0, drift_for(Cut.full(), 3), prior, Cut.full())
+    noise = draw(20, 128, 3, 1 / 128, noises=2, generator=seeded())
+    with torch.no_grad():
+        fine = process.sample(128, noise=noise, solver="heun")
+        other = process.sample(128, noise=noise, solver=f"torchsde:{method}")
+    # both converge to the Ito solution at order 1/2; without the drift correction they would part by 0.1
+    assert (fine.w[:, -1] - other.w[:, -1]).abs().max() < 0.02
+
+
+@pytest.mark.parametrize("method", ["srk", "milstein"])
+def test_dense_noise_that_depends_on_the_state_is_refused_where_torchsde_has_no_method(method):
+    prior = Prior(lambda t, w: -w, lambda t, w: torch.diag_embed(1 + w**2))
+    process = WeightProcess(W0, drift_for(Cut.full(), 3), prior, Cut.full())
+    with pytest.raises(ValueError, match=f"expected a diagonal diffusion for torchsde:{method}, got a dense one"):
+        process.sample(5, solver=f"torchsde:{method}")
+
+
+@pytest.mark.parametrize("cut", [Cut.none(), Cut.vertical(0.3, 0.6, "fixed")], ids=str)
+def test_deterministic_phases_agree_with_torchdiffeq_to_its_tolerance(cut):
+    process = WeightProcess(W0, drift_for(cut, 3), OrnsteinUhlenbeck(sigma=0.5), cut)
+    rk4 = process.sample(100, 2, generator=seeded(), ode_solver="rk4")
+    for method in ("dopri5", "dopri8", "bosh3"):
+        adaptive = process.sample(100, 2, generator=seeded(), ode_solver=f"torchdiffeq:{method}")
+        assert torch.allclose(rk4.w, adaptive.w, rtol=0, atol=1e-7)
+
+
+def test_adaptive_phases_work_in_float32():
+    process = WeightProcess(W0.float(), lambda t, w: -w + t, OrnsteinUhlenbeck(sigma=0.5), Cut.ode_first(0.1))
+    path = process.sample(20, generator=seeded(), ode_solver="torchdiffeq:dopri5")
+    k = path.times.index(0.9)
+    expected = (W0 + 1) * torch.exp(torch.tensor(-0.9)) + 0.9 - 1  # of w' = -w + t
+    assert path.w.dtype == torch.float32
+    assert torch.allclose(path.w[0, k].double(), expected, atol=1e-6)
+
+
+def test_native_euler_is_torchdiffeqs_euler():
+    process = WeightProcess(W0, drift_for(Cut.none(), 3), Brownian(), Cut.none())
+    a, b = (process.sample(10, ode_solver=s) for s in ("euler", "torchdiffeq:euler"))
+    assert torch.allclose(a.w, b.w, rtol=0, atol=1e-14)
+    theirs = torchdiffeq.odeint(process.drift, W0, torch.linspace(0, 1, 11), method="euler")
+    assert torch.allclose(a.w[0], theirs, rtol=0, atol=1e-14)
+
+
+def test_tighter_tolerance_buys_accuracy_with_evaluations():
+    def run(tolerance):
+        return process.sample(1, ode_solver=Torchdiffeq("dopri5", rtol=tolerance, atol=tolerance))
+
+    process = WeightProcess(torch.tensor([1.0]), lambda t, w: w * torch.cos(10 * t) * 5, Brownian(), Cut.none())
+    exact = torch.exp(torch.sin(torch.tensor(10.0)) / 2)
+    tolerances = [1e-3, 1e-4, 1e-5, 1e-6, 1e-7]
+    paths = [run(tolerance) for tolerance in tolerances]
+    errors = [(path.w[0, -1] - exact).abs().item() for path in paths]
+    assert observed_order(tolerances, errors) > 0.5  # ten times tighter: the error falls by more than 3, on average
+    evaluations = [path.evaluations for path in paths]
+    assert evaluations == sorted(evaluations)
+    assert evaluations[-1] > evaluations[0]
+
+
+@pytest.mark.parametrize(
+    ("how", "message"),
+    [
+        ({"solver": "rk"}, "expected solver to be one of euler, heun, midpoint, milstein, sra1, torchsde:euler, .*, got 'rk'"),
+        ({"solver": "torchsde:nothing"}, "expected solver to be one of .*, got 'torchsde:nothing'"),
+        ({"ode_solver": "rk5"}, "expected ode_solver to be one of euler, midpoint, rk4, torchdiffeq:METHOD, got 'rk5'"),
+    ],
+)
+def test_unknown_solvers_are_named_with_the_known_ones(how, message):
+    process = WeightProcess(W0, lambda t, w: -w, Brownian(), Cut.ode_first(0.5))
+    with pytest.raises(ValueError, match=message):
+        process.sample(4, **how)
+
+
+def test_unknown_method_of_torchdiffeq_is_a_value_error():
+    with pytest.raises(ValueError, match="nothing"):
+        WeightProcess(W0, lambda t, w: -w, Brownian(), Cut.none()).sample(4, ode_solver="torchdiffeq:nothing")

@@ -1,0 +1,245 @@
+"""Hidden states along paths: values, orders, shared prefixes, modules."""
+
+import math
+
+import pytest
+import torch
+from torch import nn
+
+from sdeweights import (
+    Brownian,
+    Cut,
+    Grid,
+    NonFiniteState,
+    OrnsteinUhlenbeck,
+    PriorPlus,
+    WeightProcess,
+    bottleneck,
+    draw,
+    flatten,
+    flow,
+)
+from sdeweights.hidden import SCHEMES
+from sdeweights.testing import drift_for, observed_order, seeded
+
+METHODS = [*SCHEMES, "torchdiffeq:dopri5"]
+CUTS = [Cut.full(), Cut.none(), Cut.ode_first(0.3), Cut.vertical(0.3, 0.6, "fixed"), Cut.both(0.2, 0.7, [0, 3], "learned")]
+
+
+def tanh_layer(t, h, w):
+    """h (batch, 2), w (6,): tanh(h A + b + t)."""
+    return torch.tanh(h @ w[:4].view(2, 2) + w[4:] + t)
+
+
+def sampled(cut, steps=10, samples=4, **how):
+    process = WeightProcess(torch.linspace(-1, 1, 6), drift_for(cut, 6), OrnsteinUhlenbeck(sigma=0.5), cut)
+    return process.sample(steps, samples, generator=seeded(), **how)
+
+
+H0 = torch.linspace(-1, 1, 10, dtype=torch.float64).view(5, 2)
+
+
+def test_euler_with_constant_weight_is_compound_interest():
+    process = WeightProcess(torch.ones(1), lambda t, w: 0 * w, Brownian(), Cut.none())
+    h1 = flow(lambda t, h, w: w * h, torch.full((3, 2), 2.0), process.sample(8, samples=2))
+    assert h1.shape == (2, 3, 2)
+    assert h1.flatten().tolist() == pytest.approx([2 * (1 + 1 / 8) ** 8] * 12, rel=1e-14)
+
+
+def test_residual_network_is_the_euler_flow_to_the_bit():
+    path = sampled(Cut.vertical(0.3, 0.6, "fixed"), steps=9)
+    for i in range(path.samples):
+        h = H0
+        for k in range(9):
+            delta = path.times[k + 1] - path.times[k]
+            h = h + tanh_layer(path.ts[k], h, path.start(k)[i]) * delta
+        assert torch.equal(flow(tanh_layer, H0, path)[i], h)
+
+
+@pytest.mark.parametrize("method", list(SCHEMES))
+def test_order_of_hidden_schemes_along_a_smooth_path(method):
+    # w_t = t exactly, h' = w h: h_1 = e^{1/2}
+    process = WeightProcess(torch.zeros(1), lambda t, w: 1 + 0 * w, Brownian(), Cut.none())
+    dts, errors = [], []
+    for steps in (8, 16, 32, 64, 128):
+        h1 = flow(lambda t, h, w: w * h, torch.ones(1, 1), process.sample(steps), method)
+        dts.append(1 / steps)
+        errors.append(abs(h1.item() - math.exp(0.5)))
+    assert observed_order(dts, errors) == pytest.approx(SCHEMES[method].order, abs=0.1)
+
+
+def test_adaptive_flow_meets_its_tolerance():
+    process = WeightProcess(torch.zeros(1), lambda t, w: 1 + 0 * w, Brownian(), Cut.none())
+    h1 = flow(lambda t, h, w: w * h, torch.ones(1, 1), process.sample(3), "torchdiffeq:dopri5")
+    assert h1.item() == pytest.approx(math.exp(0.5), rel=1e-6)
+
+
+@pytest.mark.parametrize("cut", CUTS, ids=str)
+@pytest.mark.parametrize("method", METHODS)
+def test_shared_prefix_is_bit_equal_to_samples_on_their_own(cut, method):
+    path = sampled(cut)
+    alone = torch.cat([flow(tanh_layer, H0, path[i], method) for i in range(path.samples)])
+    assert torch.equal(flow(tanh_layer, H0, path, method), alone)
+
+
+@pytest.mark.parametrize(("cut", "expected"), [(Cut.ode_first(0.3), 7 + 1 + 4 * 2), (Cut.none(), 10), (Cut.full(), 1 + 4 * 9)])
+def test_shared_prefix_is_computed_once(cut, expected):
+    # 10 Euler steps: those that start at t <= t1 have the same weights for all 4 samples
+    calls = []
+
+    def counted(t, h, w):
+        calls.append(float(t))
+        return tanh_layer(t, h, w)
+
+    flow(counted, H0, sampled(cut))
+    assert len(calls) == expected
+
+
+def test_no_random_number_is_drawn_for_the_hidden_state():
+    path = sampled(Cut.full())
+    before = torch.get_rng_state()
+    first = flow(tanh_layer, H0, path)
+    assert torch.equal(torch.get_rng_state(), before)
+    assert torch.equal(first, flow(tanh_layer, H0, path))
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_reset_of_the_weights_does_not_move_the_hidden_state(method):
+    # f_h = w with w = 0 until t2 = 0.5 and 3 after it: h_1 = h_0 + 1.5, with every scheme
+    quiet = Brownian(1e-200)
+    process = WeightProcess(
+        torch.zeros(1), lambda t, w: 0 * w, quiet, Cut.sde_first(0.5, "fixed"), w_t2=torch.tensor([3.0])
+    )
+    h1 = flow(lambda t, h, w: w + 0 * h, torch.zeros(2, 1), process.sample(4, samples=3, generator=seeded()), method)
+    assert h1.flatten().tolist() == pytest.approx([1.5] * 6, abs=1e-9)
+
+
+def test_start_for_each_sample():
+    path = sampled(Cut.full(), samples=4)
+    starts = torch.stack([H0 + i for i in range(4)])
+    expected = torch.cat([flow(tanh_layer, H0 + i, path[i]) for i in range(4)])
+    assert torch.equal(flow(tanh_layer, starts, path), expected)
+    assert torch.equal(flow(tanh_layer, starts, path, per_sample=True), expected)
+    assert torch.equal(flow(tanh_layer, H0.expand(4, 5, 2), path), flow(tanh_layer, H0, path))
+    # four images and four samples: only the caller knows
+    images = torch.linspace(-1, 1, 24).view(4, 3, 2)
+    assert flow(tanh_layer, images, path, per_sample=False).shape == (4, 4, 3, 2)
+    with pytest.raises(ValueError, match=r"expected h0 of shape \(4, batch, \.\.\.\), got \(5, 2\)"):
+        flow(tanh_layer, H0, path, per_sample=True)
+
+
+@pytest.mark.parametrize("gradient", ["backprop", "checkpoint", "adjoint"])
+@pytest.mark.parametrize("method", list(SCHEMES))
+def test_vectorised_samples_agree_with_one_after_the_other(method, gradient):
+    path = sampled(Cut.ode_first(0.5))
+    plain = flow(tanh_layer, H0, path, method, gradient)
+    together = flow(tanh_layer, H0, path, method, gradient, vectorize=True)
+    assert torch.allclose(plain, together, atol=1e-13)
+
+
+def test_any_module_is_a_hidden_drift_of_its_flat_weights():
+    net = nn.Sequential(nn.Linear(2, 3), nn.Tanh(), nn.Linear(3, 2))
+    w0, f_h = flatten(net)
+    assert len(w0) == 9 + 8
+    assert torch.equal(f_h(torch.tensor(0.0), H0, w0), net(H0))
+    views = f_h.unflatten(w0)
+    assert list(views) == ["0.weight", "0.bias", "2.weight", "2.bias"]
+    assert torch.equal(torch.cat([v.reshape(-1) for v in views.values()]), w0)
+    assert not list(f_h.parameters())
+    assert not f_h.state_dict()
+    path = WeightProcess(w0, lambda t, w: 0 * w, Brownian(), Cut.none()).sample(4)
+    assert torch.equal(flow(net, H0, path), flow(f_h, H0, path))
+    with pytest.raises(ValueError, match=r"expected w of shape \(17,\), got \(5,\)"):
+        f_h(torch.tensor(0.0), H0, torch.zeros(5))
+    with pytest.raises(ValueError, match="expected a module with parameters, got Tanh without"):
+        flatten(nn.Tanh())
+
+
+def test_module_that_takes_time_is_given_time():
+    class Timed(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.scale = nn.Parameter(torch.ones(1))
+
+        def forward(self, t, h):
+            return self.scale * t + 0 * h
+
+    w0, f_h = flatten(Timed())
+    assert f_h.takes_time
+    path = WeightProcess(w0, lambda t, w: 0 * w, Brownian(), Cut.none()).sample(10)
+    assert flow(f_h, torch.zeros(1, 1), path, "midpoint").item() == pytest.approx(0.5, abs=1e-14)
+
+
+def test_module_with_buffers_and_tied_weights():
+    class Tied(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.a = nn.Linear(2, 2, bias=False)
+            self.b = nn.Linear(2, 2, bias=False)
+            self.b.weight = self.a.weight
+            self.register_buffer("scale", torch.tensor(0.5))
+
+        def forward(self, h):
+            return self.scale * self.b(torch.tanh(self.a(h)))
+
+    net = Tied()
+    w0, f_h = flatten(net)
+    assert len(w0) == 4
+    assert torch.equal(f_h(torch.tensor(0.0), H0, w0), net(H0))
+    assert torch.equal(f_h(torch.tensor(0.0), H0, 2 * w0), 0.5 * torch.tanh(H0 @ (2 * net.a.weight.T)) @ (2 * net.a.weight.T))
+
+
+def test_convolution_runs_along_a_path_in_float32():
+    net = nn.Sequential(nn.Conv2d(3, 4, 3, padding=1), nn.Softplus(), nn.Conv2d(4, 3, 3, padding=1)).float()
+    w0, f_h = flatten(net)
+    cut = Cut.ode_first(0.5)
+    prior = OrnsteinUhlenbeck(sigma=0.1)
+    process = WeightProcess(w0, PriorPlus(prior, bottleneck(len(w0), cut, "2-8-2").float()), prior, cut)
+    h0 = torch.rand(2, 3, 8, 8, dtype=torch.float32)
+    h1 = flow(f_h, h0, process.sample(6, 5, generator=seeded()))
+    assert h1.shape == (5, 2, 3, 8, 8)
+    assert h1.dtype == torch.float32
+    assert h1.std(0).max() > 0
+    vectorised = flow(f_h, h0, process.sample(6, 5, generator=seeded()), vectorize=True)
+    assert torch.allclose(h1, vectorised, atol=1e-5)
+
+
+def test_hidden_state_that_explodes_names_sample_step_and_time():
+    path = sampled(Cut.full())
+    with pytest.raises(NonFiniteState, match=r"h became non-finite in sample 0, step \d of 10, t=0\.\d; norm of h one step before: "):
+        flow(lambda t, h, w: 1e10 * h**9, H0 + 10, path)
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda path: flow(tanh_layer, H0, path, "rk5"), "expected method to be one of euler, midpoint, rk4, reversible_heun, torchdiffeq:METHOD, got 'rk5'"),
+        (lambda path: flow(tanh_layer, H0, path, gradient="magic"), "expected gradient to be one of backprop, checkpoint, adjoint, got 'magic'"),
+        (lambda path: flow(tanh_layer, H0.float(), path), r"expected h0 of shape \(batch, \.\.\.\), torch\.float64 on cpu like the path, got \(5, 2\), torch\.float32"),
+        (lambda path: flow(tanh_layer, H0, path, "torchdiffeq:dopri5", "adjoint"), 'expected gradient="backprop" and vectorize=False with torchdiffeq:dopri5'),
+        (lambda path: flow(lambda t, h, w: h[:, :1], H0, path), r"expected f_h\(t, h, w\) of the shape \(5, 2\) of h, got \(5, 1\)"),
+    ],
+)
+def test_bad_arguments_are_refused_in_one_line(call, message):
+    with pytest.raises(ValueError, match=message) as caught:
+        call(sampled(Cut.full()))
+    assert "\n" not in str(caught.value)
+
+
+def test_joint_system_of_hidden_state_and_weights_gives_the_same_bits():
+    """(h, w) as one equation, its noise zero on h, by the same Euler-Maruyama steps: eq. (10)."""
+    cut, steps = Cut.vertical(0.3, 0.6), 10
+    drift = lambda t, w: torch.sin(w) + t  # noqa: E731
+    process = WeightProcess(torch.linspace(-1, 1, 6), drift, Brownian(0.5), cut)
+    sde = Grid.of(cut, steps).sde
+    noise = draw(1, sde.steps, 6, 0.1, generator=seeded())
+    path = process.sample(steps, noise=noise)
+    apart = flow(tanh_layer, H0[:1], path)[0]
+
+    h, w = H0[:1], process.w0.detach().unsqueeze(0)
+    for k in range(steps):
+        t, dt = path.ts[k], path.times[k + 1] - path.times[k]
+        dB = noise.dB[:, k - sde.first] if sde.first <= k < sde.last else torch.zeros(1, 6)
+        h, w = h + tanh_layer(t, h, w[0]) * dt, w + drift(t, w) * dt + 0.5 * dB
+    assert torch.equal(apart, h)
+    assert torch.equal(path.w[:, -1], w)
