@@ -124,3 +124,10 @@ def test_rounding_of_narrow_floats_is_no_reason_to_refuse():
     probs = rng.dirichlet(np.ones(1000), 50)
     for dtype in (np.float32, np.float16):
         assert 0 <= bnneval.brier(probs.astype(dtype), np.zeros(50, int)) <= 2
+
+
+def test_the_first_of_two_broken_rows_is_named_also_when_threads_read_them():
+    probs = np.tile(GOOD, (100_000, 1))  # more blocks than are read on one thread
+    probs[[150_000, 30_001]] = 0.9
+    with pytest.raises(ValueError, match="in row 30001"):
+        bnneval.ece(probs, np.tile(LABELS, 100_000))

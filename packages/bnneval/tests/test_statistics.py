@@ -73,7 +73,7 @@ def test_bootstrap_values_are_the_metrics_themselves():
 
 def test_bootstrap_interval_of_auroc_covers_the_truth_as_often_as_it_says():
     # N(0,1) against N(1,1): AUC = Phi(1 / sqrt 2) = 0.7602. 200 sets of 80 + 80; a 90 % interval is expected to cover
-    # 180; outside 162..196 has probability 3e-4 at exactly 90 %. The seed is fixed, so luck is drawn once.
+    # 180; outside 162..196 has probability 4e-5 at exactly 90 %. The seed is fixed, so luck is drawn once.
     truth = stats.norm.cdf(1 / np.sqrt(2))
     rng = np.random.default_rng(4)
     covered = 0

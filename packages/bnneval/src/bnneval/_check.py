@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Sequence
 
     from numpy.typing import ArrayLike, NDArray
 
@@ -17,6 +19,7 @@ HALF_SUM_TOLERANCE = 1e-3
 
 # 8,192 rows of ten float64 fit a second-level cache, where a block's columns are reduced at full speed.
 BLOCK = 8192
+MANY_BLOCKS = 16
 
 
 def array(x: ArrayLike, name: str) -> NDArray[Any]:
@@ -88,26 +91,37 @@ def sample_probabilities(probs: ArrayLike, name: str = "sample_probs") -> NDArra
     return p
 
 
-def columns(probs: ArrayLike, name: str = "probs") -> Iterator[tuple[slice, NDArray[np.float64]]]:
-    """Blocks of rows, checked as they are handed out, each as a contiguous (C, block) float64 array.
+def table(probs: ArrayLike, name: str = "probs") -> NDArray[Any]:
+    """An array of shape (N, C) whose rows are still to be checked, by `columns`."""
+    return _shaped(probs, name, "(N, C)")
+
+
+def columns(a: NDArray[Any], rows: slice, name: str = "probs") -> NDArray[np.float64]:
+    """Rows of a table, checked, as a contiguous (C, rows) float64 array.
 
     Reductions over the few classes of many rows run several times faster on this layout than on (N, C).
     """
-    a = _shaped(probs, name, "(N, C)")
     tolerance = _tolerance(a)
-    for start in range(0, len(a), BLOCK):
-        rows = slice(start, min(start + BLOCK, len(a)))
-        block = a[rows].T.astype(np.float64, order="C")
-        sums = block.sum(axis=0)
-        if not (block.min() >= 0 and sums.min() >= 1 - tolerance and sums.max() <= 1 + tolerance):
-            _reject(block.T, name, tolerance, first=start)
-        yield rows, block
+    block = a[rows].T.astype(np.float64, order="C")
+    sums = block.sum(axis=0)
+    if not (block.min() >= 0 and sums.min() >= 1 - tolerance and sums.max() <= 1 + tolerance):
+        _reject(block.T, name, tolerance, first=rows.start)
+    return block
 
 
-def shape_of(probs: ArrayLike, name: str = "probs") -> tuple[int, int]:
-    """(N, C) of an array of that rank, its rows not yet looked at."""
-    n, classes = _shaped(probs, name, "(N, C)").shape
-    return n, classes
+def each_block(work: Callable[[slice], None], n: int) -> None:
+    """Call `work` for consecutive slices of n rows, on a few threads when they are many.
+
+    numpy lets go of the interpreter while it computes, so threads help; errors are raised in the order of the rows.
+    """
+    slices = [slice(start, min(start + BLOCK, n)) for start in range(0, n, BLOCK)]
+    if len(slices) < MANY_BLOCKS:
+        for rows in slices:
+            work(rows)
+        return
+    with ThreadPoolExecutor(min(4, os.cpu_count() or 1)) as pool:
+        for _ in pool.map(work, slices):
+            pass
 
 
 def labels(y: ArrayLike, n: int, classes: int, name: str = "labels") -> NDArray[np.int64]:

@@ -38,17 +38,21 @@ def top(probs: ArrayLike, labels: ArrayLike) -> Top:
     >>> top([[0.5, 0.5], [0.2, 0.8]], [1, 1])
     Top(confidence=array([0.5, 0.8]), correct=array([False,  True]))
     """
-    n, classes = _check.shape_of(probs)
-    y = _check.labels(labels, n, classes)
-    confidence, correct = np.empty(n), np.empty(n, dtype=bool)
-    for rows, p in _check.columns(probs):
+    a = _check.table(probs)
+    y = _check.labels(labels, *a.shape)
+    confidence, correct = np.empty(len(a)), np.empty(len(a), dtype=bool)
+
+    def fill(rows: slice) -> None:
+        p = _check.columns(a, rows)
         best = p.max(axis=0, out=confidence[rows])
         correct[rows] = _first_best(p, best, y[rows])
+
+    _check.each_block(fill, len(a))
     return Top(confidence, correct)
 
 
 def _first_best(p: NDArray[np.float64], best: NDArray[np.float64], y: NDArray[np.int64]) -> NDArray[np.bool_]:
-    """argmax_c p[c, i] == y[i] for columns p (C, n) with maxima `best`; an argmax is slow and without ties not needed."""
+    """argmax_c p[c, i] == y[i] for columns p (C, n) with maxima `best`; only ties need an argmax, which is slow."""
     at_best = p == best
     hit: NDArray[np.bool_]
     if np.count_nonzero(at_best) > best.size:

@@ -9,7 +9,7 @@ import numpy as np
 from bnneval import _check
 from bnneval.calibration import classwise_ece, ece, reliability
 from bnneval.predictive import mean_probs
-from bnneval.roc import aupr, fpr_at_tpr, roc
+from bnneval.roc import detection
 from bnneval.scoring import accuracy, brier, nll
 from bnneval.selective import aurc
 from bnneval.uncertainty import entropy_split, predictive_entropy
@@ -80,20 +80,12 @@ def _ood(inside: NDArray[Any], outside: NDArray[Any]) -> dict[str, Any]:
         "samples": len(entropy[1]),
         "entropy_mean": float(entropy[1].mean()),
         "entropy_std": float(entropy[1].std()),
-        **_detection(*entropy),
+        **detection(*entropy)._asdict(),
     }
     if inside.ndim == 3:
-        by_mi = _detection(entropy_split(inside).epistemic, entropy_split(outside).epistemic)
+        by_mi = detection(entropy_split(inside).epistemic, entropy_split(outside).epistemic)._asdict()
         result |= {f"{key}_mutual_information": value for key, value in by_mi.items()}
     return result
-
-
-def _detection(inside: NDArray[np.float64], outside: NDArray[np.float64]) -> dict[str, float]:
-    return {
-        "auroc": roc(inside, outside).auc,
-        "aupr": aupr(inside, outside),
-        "fpr95": fpr_at_tpr(inside, outside),
-    }
 
 
 def table(metrics: dict[str, Any]) -> str:

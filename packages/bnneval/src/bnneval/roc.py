@@ -42,13 +42,8 @@ def _count(scores_id: ArrayLike, scores_ood: ArrayLike) -> _Counts:
     return _Counts(thresholds, id_above, ood_above)
 
 
-def roc(scores_id: ArrayLike, scores_ood: ArrayLike) -> Roc:
-    """ROC curve with all its thresholds, and its area; scores (N,) and (M,).
-
-    >>> roc([0.1, 0.4], [0.4, 0.9]).auc   # 0.9 beats both, 0.4 beats one and ties with one: 3.5 of 4 pairs
-    0.875
-    """
-    thresholds, id_above, ood_above = _count(scores_id, scores_ood)
+def _curve(counts: _Counts) -> Roc:
+    thresholds, id_above, ood_above = counts
     inside, outside = np.concatenate([[0], id_above]), np.concatenate([[0], ood_above])
     # Twice the area in unit pairs is a whole number, so a tie counts exactly one half.
     doubled = int(np.sum(np.diff(inside) * (outside[1:] + outside[:-1])))
@@ -56,6 +51,25 @@ def roc(scores_id: ArrayLike, scores_ood: ArrayLike) -> Roc:
     return Roc(
         inside / inside[-1], outside / outside[-1], np.concatenate([[np.inf], thresholds]), doubled / (2 * pairs)
     )
+
+
+def _average_precision(counts: _Counts) -> float:
+    precision = counts.ood_above / (counts.id_above + counts.ood_above)
+    return float(np.diff(counts.ood_above, prepend=0) @ precision / counts.ood_above[-1])
+
+
+def _fpr_where(counts: _Counts, tpr: float) -> float:
+    first = int(np.argmax(counts.ood_above / counts.ood_above[-1] >= tpr))
+    return float(counts.id_above[first] / counts.id_above[-1])
+
+
+def roc(scores_id: ArrayLike, scores_ood: ArrayLike) -> Roc:
+    """ROC curve with all its thresholds, and its area; scores (N,) and (M,).
+
+    >>> roc([0.1, 0.4], [0.4, 0.9]).auc   # 0.9 beats both, 0.4 beats one and ties with one: 3.5 of 4 pairs
+    0.875
+    """
+    return _curve(_count(scores_id, scores_ood))
 
 
 def auroc(scores_id: ArrayLike, scores_ood: ArrayLike) -> float:
@@ -76,9 +90,7 @@ def aupr(scores_id: ArrayLike, scores_ood: ArrayLike) -> float:
     >>> round(aupr([1, 3], [2, 4]), 6)   # 1/2 at precision 1, 1/2 at precision 2/3
     0.833333
     """
-    _, id_above, ood_above = _count(scores_id, scores_ood)
-    precision = ood_above / (id_above + ood_above)
-    return float(np.diff(ood_above, prepend=0) @ precision / ood_above[-1])
+    return _average_precision(_count(scores_id, scores_ood))
 
 
 def fpr_at_tpr(scores_id: ArrayLike, scores_ood: ArrayLike, tpr: float = 0.95) -> float:
@@ -91,5 +103,22 @@ def fpr_at_tpr(scores_id: ArrayLike, scores_ood: ArrayLike, tpr: float = 0.95) -
     """
     if not 0 < tpr <= 1:
         raise ValueError(f"expected 0 < tpr <= 1, got {tpr!r}")
-    curve = roc(scores_id, scores_ood)
-    return float(curve.fpr[np.argmax(curve.tpr >= tpr)])
+    return _fpr_where(_count(scores_id, scores_ood), tpr)
+
+
+class Detection(NamedTuple):
+    """The three numbers of telling OOD from ID by a score."""
+
+    auroc: float
+    aupr: float
+    fpr95: float
+
+
+def detection(scores_id: ArrayLike, scores_ood: ArrayLike) -> Detection:
+    """AUROC, AUPR and FPR95 together; the sorting that all three need is done once.
+
+    >>> detection([1, 2], [3, 4])
+    Detection(auroc=1.0, aupr=1.0, fpr95=0.0)
+    """
+    counts = _count(scores_id, scores_ood)
+    return Detection(_curve(counts).auc, _average_precision(counts), _fpr_where(counts, 0.95))
