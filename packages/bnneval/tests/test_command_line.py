@@ -107,6 +107,9 @@ BAD = {
     "ood with labels alone": lambda f: [f / "id.npz", "--ood", bad(f, "x.npz", labels=LABELS)],
     "out is a file": lambda f: [f / "id.npz", "--out", f / "ood.npz"],
     "no bins": lambda f: [f / "id.npz", "--bins", "0"],
+    "bins in words": lambda f: [f / "id.npz", "--bins", "many"],
+    "no file named": lambda f: [],
+    "an unknown option": lambda f: [f / "id.npz", "--odd", f / "ood.npz"],
 }
 
 

@@ -133,6 +133,15 @@ def test_mean_corruption_error_by_hand():
     assert bnneval.mean_corruption_error(base, base) == pytest.approx(1, abs=1e-12)
 
 
+def test_mean_over_corruptions_and_severities_is_unweighted(official):
+    result = bnneval.evaluate_cifar10c(toy, official)
+    accuracies = [cell.accuracy for row in result.cells.values() for cell in row.values()]
+    errors = [cell.ece for row in result.cells.values() for cell in row.values()]
+    assert len(errors) == 10
+    assert result.mean().accuracy == pytest.approx(np.mean(accuracies), abs=1e-15)
+    assert result.mean().ece == pytest.approx(np.mean(errors), abs=1e-15)
+
+
 def test_what_cannot_be_divided_is_refused():
     ours = shift_with_errors({"fog": [0.1] * 5}, clean=0.1)
     with pytest.raises(ValueError, match="expected a baseline"):

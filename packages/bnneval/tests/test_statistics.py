@@ -46,6 +46,16 @@ def test_mcnemar_p_value_is_the_binomial_one():
     assert result.difference == pytest.approx((2 - 8) / 20, abs=1e-15)
 
 
+@pytest.mark.parametrize("only_a", range(6))
+@pytest.mark.parametrize("only_b", range(6))
+def test_mcnemar_agrees_with_scipys_binomial_test(only_a, only_b):
+    right, wrong = [0.9, 0.1], [0.1, 0.9]
+    a = [wrong] * only_a + [right] * (only_b + 3)
+    b = [right] * only_a + [wrong] * only_b + [right] * 3
+    expected = stats.binomtest(only_a, only_a + only_b).pvalue if only_a + only_b else 1.0
+    assert compare(a, b, np.zeros(len(a), int), "error").p_value == pytest.approx(expected, abs=1e-12)
+
+
 def test_comparing_a_model_with_itself_finds_nothing():
     probs, labels = np.random.default_rng(1).dirichlet(np.ones(3), 50), np.zeros(50, int)
     for score in ("error", "nll", "brier"):

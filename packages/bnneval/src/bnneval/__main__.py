@@ -14,7 +14,7 @@ import zipfile
 import zlib
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 
@@ -28,17 +28,23 @@ if TYPE_CHECKING:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line; 0, or 2 with one line on stderr when the input will not do."""
-    options = _parser().parse_args(arguments)
     try:
-        _run(options)
+        _run(_parser().parse_args(arguments))
     except (ValueError, OSError) as error:
         sys.stderr.write(f"bnneval: {' '.join(str(error).split())}\n")
         return 2
     return 0
 
 
+class _OneLineParser(argparse.ArgumentParser):
+    """Raises what would have been a usage message and an exit."""
+
+    def error(self, message: str) -> NoReturn:
+        raise ValueError(f"{message} (see python -m bnneval --help)")
+
+
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="python -m bnneval", description="Metrics of saved predictions.")
+    parser = _OneLineParser(prog="python -m bnneval", description="Metrics of saved predictions.")
     parser.add_argument("predictions", type=Path, metavar="PREDICTIONS.npz", help="probs (N,C) or (S,N,C), labels (N,)")
     parser.add_argument("--ood", type=Path, metavar="OOD.npz", help="probs on out-of-distribution inputs")
     parser.add_argument("--out", type=Path, metavar="DIR", help="where metrics.json and the plots go")

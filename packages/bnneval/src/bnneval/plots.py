@@ -5,13 +5,14 @@ Colours are Okabe and Ito's, told apart with any colour vision; lines and hatche
 
 from __future__ import annotations
 
+from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 import numpy as np
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from matplotlib.figure import Figure
     from numpy.typing import NDArray
@@ -20,10 +21,15 @@ if TYPE_CHECKING:
     from bnneval.roc import Roc
     from bnneval.shift import Shift
 
+P = ParamSpec("P")
+T = TypeVar("T")
+
 BLUE, ORANGE, GREEN, GREY = "#0072B2", "#D55E00", "#009E73", "#666666"
 CYCLE = (BLUE, ORANGE, GREEN, "#CC79A7", "#E69F00", "#56B4E9")
 STYLE: Any = {
     "font.size": 9,
+    "axes.titlesize": 9,
+    "legend.fontsize": 8,
     "axes.spines.top": False,
     "axes.spines.right": False,
     "axes.linewidth": 0.8,
@@ -33,16 +39,28 @@ STYLE: Any = {
 }
 
 
+def _styled(draw: Callable[P, T]) -> Callable[P, T]:
+    """Draw with STYLE; the caller's own settings are left alone."""
+
+    @wraps(draw)
+    def drawn(*args: P.args, **kwargs: P.kwargs) -> T:
+        from matplotlib import rc_context
+
+        with rc_context(STYLE):
+            return draw(*args, **kwargs)
+
+    return drawn
+
+
 def _figure(width: float = 3.4, height: float = 2.8, **grid: Any) -> tuple[Figure, Any]:
     """A figure of one column's width (3.4 inches) and its axes."""
-    from matplotlib import rc_context
     from matplotlib.figure import Figure
 
-    with rc_context(STYLE):
-        figure = Figure(figsize=(width, height), layout="constrained")
-        return figure, figure.subplots(**grid)
+    figure = Figure(figsize=(width, height), layout="constrained")
+    return figure, figure.subplots(**grid)
 
 
+@_styled
 def reliability_diagram(diagram: Reliability, error: float) -> Figure:
     """Accuracy against confidence in each bin, the gap to the diagonal shaded, and the share of samples below."""
     figure, (upper, lower) = _figure(3.4, 3.8, nrows=2, sharex=True, height_ratios=[3, 1])
@@ -53,9 +71,9 @@ def reliability_diagram(diagram: Reliability, error: float) -> Figure:
     upper.bar(left[filled], accuracy, color=BLUE, edgecolor="white", label="accuracy", **style)
     gap = {"facecolor": "none", "edgecolor": ORANGE, "hatch": "////", "label": "gap to confidence"}
     upper.bar(left[filled], confidence - accuracy, bottom=accuracy, **gap, **style)
-    upper.plot([0, 1], [0, 1], color=GREY, linestyle="--", linewidth=1, label="perfect calibration")
+    upper.plot([0, 1], [0, 1], color="black", linestyle="--", linewidth=0.8, label="perfect calibration")
     upper.set(ylabel="accuracy", xlim=(0, 1), ylim=(0, 1), title=f"ECE = {100 * error:.2f} %")
-    upper.legend(loc="upper left", fontsize=8)
+    upper.legend(loc="upper left")
     lower.bar(
         left, diagram.counts / diagram.counts.sum(), width=width, align="edge", color=GREY, edgecolor="white", lw=0.6
     )
@@ -63,6 +81,7 @@ def reliability_diagram(diagram: Reliability, error: float) -> Figure:
     return figure
 
 
+@_styled
 def entropy_histograms(entropies: Mapping[str, NDArray[np.float64]], classes: int, bins: int = 40) -> Figure:
     """Densities of predictive entropy of one or more sets on [0, ln C]; the legend gives mean and std."""
     figure, axes = _figure()
@@ -74,10 +93,11 @@ def entropy_histograms(entropies: Mapping[str, NDArray[np.float64]], classes: in
         density, _ = np.histogram(np.clip(entropy, 0, edges[-1]), edges, density=True)
         axes.stairs(density, edges, color=colour, linestyle=line, linewidth=1.3, label=label)
     axes.set(xlabel="predictive entropy (nats)", ylabel="density", xlim=(0, edges[-1]))
-    axes.legend(fontsize=8)
+    axes.legend()
     return figure
 
 
+@_styled
 def roc_curve(curves: Mapping[str, Roc]) -> Figure:
     """ROC curves of out-of-distribution detection; the legend gives the areas."""
     figure, axes = _figure(3.4, 3.2)
@@ -89,10 +109,11 @@ def roc_curve(curves: Mapping[str, Roc]) -> Figure:
     axes.set(
         xlabel="false positive rate", ylabel="true positive rate (OOD)", xlim=(0, 1), ylim=(0, 1.005), aspect="equal"
     )
-    axes.legend(loc="lower right", fontsize=8)
+    axes.legend(loc="lower right")
     return figure
 
 
+@_styled
 def entropy_by_severity(shift: Shift) -> Figure:
     """Mean entropy at each severity, one thin line a corruption and the pooled mean with its standard deviation."""
     figure, axes = _figure()
@@ -108,16 +129,15 @@ def entropy_by_severity(shift: Shift) -> Figure:
     if shift.clean is not None:
         axes.axhline(shift.clean.entropy_mean, color=ORANGE, linestyle="--", linewidth=1, label="clean")
     axes.set(xlabel="severity", ylabel="predictive entropy (nats)", xticks=severity)
-    axes.legend(fontsize=8)
+    axes.set_ylim(bottom=0)
+    axes.legend(loc="lower right")
     return figure
 
 
+@_styled
 def save(figure: Figure, stem: str | Path, dpi: int = 200) -> list[Path]:
     """Write STEM.pdf (vector) and STEM.png; the files carry no date, so equal figures are equal bytes."""
-    from matplotlib import rc_context
-
     paths = [Path(f"{stem}.{kind}") for kind in ("pdf", "png")]
-    with rc_context(STYLE):
-        figure.savefig(paths[0], metadata={"CreationDate": None})
-        figure.savefig(paths[1], dpi=dpi)
+    figure.savefig(paths[0], metadata={"CreationDate": None})
+    figure.savefig(paths[1], dpi=dpi)
     return paths

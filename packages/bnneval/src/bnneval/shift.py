@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-from scipy import stats
 
 from bnneval import _check
 from bnneval.calibration import ece
@@ -68,13 +67,19 @@ class Shift:
     def _grid(self, field: str) -> NDArray[np.float64]:
         return np.array([[getattr(cell, field) for cell in row.values()] for row in self.cells.values()])
 
+    def mean(self) -> Cell:
+        """Mean over corruptions and severities of every number: its accuracy, ECE and NLL are cA, cECE and cNLL."""
+        return Cell(*(float(self._grid(field).mean()) for field in Cell._fields))
+
     def trend(self) -> Trend:
         """Test statistic of entropy rising with severity; needs two corruptions and three severities."""
         entropy = self._grid("entropy_mean")
         if entropy.shape[0] < 2 or entropy.shape[1] < 3:
             raise ValueError(f"expected at least 2 corruptions and 3 severities for a trend, got {entropy.shape}")
-        page = stats.page_trend_test(entropy)
-        slope = stats.linregress(list(self.by_severity), entropy.mean(axis=0)).slope
+        from scipy.stats import page_trend_test  # half a second to import, and nothing else here needs it
+
+        page = page_trend_test(entropy)
+        slope = np.polyfit(list(self.by_severity), entropy.mean(axis=0), 1)[0]
         rising = int(np.sum(entropy[:, -1] > entropy[:, 0]))
         return Trend(float(page.statistic), float(page.pvalue), float(slope), rising, len(entropy))
 

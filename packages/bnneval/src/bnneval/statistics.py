@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
-from scipy import stats
+from scipy.special import bdtr, stdtr, stdtrit
 
 from bnneval import _check
 from bnneval.calibration import NORMS, SCHEMES, _distance, binned
@@ -62,7 +62,7 @@ def over_seeds(values: ArrayLike, level: float = 0.95) -> SeedSummary:
     if len(x) < 2:
         raise ValueError("expected values of at least two seeds, got one: its spread is unknown")
     mean, std = float(x.mean()), float(x.std(ddof=1))
-    half = stats.t.ppf((1 + _check.fraction(level, "level")) / 2, len(x) - 1) * std / np.sqrt(len(x))
+    half = stdtrit(len(x) - 1, (1 + _check.fraction(level, "level")) / 2) * std / np.sqrt(len(x))
     return SeedSummary(mean, std, float(mean - half), float(mean + half), len(x))
 
 
@@ -141,7 +141,7 @@ def paired_difference(a: ArrayLike, b: ArrayLike, level: float = 0.95) -> Compar
     mean, std, low, high, n = over_seeds(x - y, level)
     if std == 0:
         return Comparison(mean, low, high, 1.0 if mean == 0 else 0.0, n)
-    p_value = 2 * stats.t.sf(abs(mean) / (std / np.sqrt(n)), n - 1)
+    p_value = 2 * stdtr(n - 1, -abs(mean) / (std / np.sqrt(n)))
     return Comparison(mean, low, high, float(p_value), n)
 
 
@@ -162,8 +162,8 @@ def compare(
     if score != "error":
         return result
     only_a, only_b = int(np.sum(a > b)), int(np.sum(b > a))
-    p_value = stats.binomtest(only_a, only_a + only_b).pvalue if only_a + only_b else 1.0
-    return result._replace(p_value=float(p_value))
+    both_tails = 2 * bdtr(min(only_a, only_b), only_a + only_b, 0.5)
+    return result._replace(p_value=float(min(both_tails, 1)))
 
 
 def _per_sample(probs: ArrayLike, labels: ArrayLike, score: str) -> NDArray[np.float64]:
