@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
+import re
 import sys
 import typing
 from collections.abc import Callable, Sequence
@@ -92,12 +93,15 @@ def parse(parser: ArgumentParser, argv: Sequence[str]) -> dict[str, Any]:
 
 
 def _readable(message: str) -> str:
-    """jsonargparse's message in the words of the command line."""
-    return (
-        message.replace("typing.Literal", "one of ")
-        .replace("Parser key ", "flag ")
-        .replace("<class 'float'>", "number")
-    )
+    """jsonargparse's message in the words of the command line: "expected --lr to be a number, got x"."""
+    found = re.match(r'Parser key "(\w+)":\s*Expected an? (.*)\. Got value: (.*)', message, re.DOTALL)
+    if found is None:
+        return message
+    name, kind, value = found.groups()
+    kinds = {"<class 'float'>": "a number", "<class 'int'>": "a whole number", "<class 'str'>": "text"}
+    choices = re.match(r"typing\.Literal\[(.*)\]", kind)
+    expected = f"one of {choices[1]}" if choices else kinds.get(kind, kind)
+    return f"expected {flag(name)} to be {expected}, got {value}"
 
 
 def configure(given: dict[str, Any], argv: Sequence[str]) -> Config:

@@ -110,6 +110,7 @@ def _corruptions(
 
     from psdenets.data.images import to_unit
     from psdenets.data.sets import alike
+    from psdenets.plots import save
     from psdenets.seeds import generator
 
     def probabilities(pictures: np.ndarray) -> np.ndarray:
@@ -122,10 +123,10 @@ def _corruptions(
         shift = evaluate_shift(probabilities, colour, test.labels.numpy(), frost=frost)
     except ValueError as error:
         raise BadInput(f"cannot corrupt these images: {error}") from None
-    bnn_plots.save(bnn_plots.entropy_by_severity(shift), out.file("entropy_by_severity"))
+    save(bnn_plots.entropy_by_severity(shift), out.file("entropy_by_severity.png"))
     rows = {str(severity): cell._asdict() for severity, cell in shift.by_severity.items()}
     shown = "\n".join(
-        f"severity {severity}   accuracy {row['accuracy']:.2%}   ece {row['ece']:.2%}   entropy {row['entropy_mean']:.4f}"
+        f"severity {severity}  accuracy {row['accuracy']:.2%}  ece {row['ece']:.2%}  entropy {row['entropy_mean']:.4f}"
         for severity, row in rows.items()
     )
     return {"by_severity": rows, "corruptions": list(CORRUPTIONS)}, shown
@@ -135,13 +136,15 @@ def _plots(out: RunDir, inside: np.ndarray, labels: np.ndarray, outside: np.ndar
     from bnneval import ece, mean_probs, predictive_entropy, reliability, roc
     from bnneval import plots as bnn_plots
 
+    from psdenets.plots import save
+
     mean = mean_probs(inside)
     entropies = {"test": predictive_entropy(mean)}
-    bnn_plots.save(bnn_plots.reliability_diagram(reliability(mean, labels), ece(mean, labels)), out.file("reliability"))
+    save(bnn_plots.reliability_diagram(reliability(mean, labels), ece(mean, labels)), out.file("reliability.png"))
     if outside is not None and name is not None:
         entropies[name] = predictive_entropy(mean_probs(outside))
-        bnn_plots.save(bnn_plots.roc_curve({"entropy": roc(entropies["test"], entropies[name])}), out.file("roc"))
-    bnn_plots.save(bnn_plots.entropy_histograms(entropies, mean.shape[1]), out.file("entropy"))
+        save(bnn_plots.roc_curve({"entropy": roc(entropies["test"], entropies[name])}), out.file("roc.png"))
+    save(bnn_plots.entropy_histograms(entropies, mean.shape[1]), out.file("entropy.png"))
 
 
 if __name__ == "__main__":

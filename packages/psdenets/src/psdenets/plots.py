@@ -5,6 +5,7 @@ Reliability and entropy are drawn by bnneval; what is drawn here needs a trainin
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -26,10 +27,9 @@ _PATHS, _WEIGHTS = 12, 3  # sample paths of each of so many weights
 
 
 def draw_plots(run: RunDir, predictions: Predictions, model: Classifier, history: list[dict[str, Any]]) -> None:
-    """All four, as PNG and PDF."""
+    """All four, as PNG."""
     mean = mean_probs(predictions.probs)
     folder = run.file("plots")
-    folder.mkdir(exist_ok=True)
     figures = {
         "reliability": bnn_plots.reliability_diagram(
             reliability(mean, predictions.labels), ece(mean, predictions.labels)
@@ -39,7 +39,16 @@ def draw_plots(run: RunDir, predictions: Predictions, model: Classifier, history
         "weights": weight_paths(model),
     }
     for name, figure in figures.items():
-        bnn_plots.save(figure, folder / name)
+        save(figure, folder / f"{name}.png")
+
+
+def save(figure: Figure, path: Path) -> None:
+    """Write a PNG for screens and reports."""
+    from matplotlib import rc_context
+
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with rc_context(bnn_plots.STYLE):
+        figure.savefig(path, dpi=150)
 
 
 def training_curves(history: list[dict[str, Any]]) -> Figure:

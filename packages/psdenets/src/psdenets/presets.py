@@ -78,7 +78,7 @@ _CPU: dict[str, Values] = {
         "width": 32,
         "steps": 6,
         "sigma": 0.1,
-        "augment": "shift",
+        "augment": "jitter",
         "test_samples": 10,
         "epoch_samples": 1,
     },

@@ -6,6 +6,7 @@ import json
 import os
 import platform
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -65,7 +66,8 @@ def atomically(path: Path, write: Callable[[Path], None]) -> None:
         beside.replace(path)
         flush(path.parent)
     except OSError as error:
-        beside.unlink(missing_ok=True)
+        with suppress(OSError):
+            beside.unlink()
         raise BadInput(
             f"could not write {path}: {error.strerror or error}; what was there before is untouched"
         ) from None

@@ -1,0 +1,75 @@
+"""conv([h, t 1]) with the time channel folded into a map equals concatenation."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch.nn import functional as F
+
+from psdenets.layers import TimedConv, TimedConvTranspose
+
+t64 = {"dtype": torch.float64}
+
+
+def with_time_channel(t, h):
+    return torch.cat([h, t.expand(len(h), 1, *h.shape[-2:])], dim=1)
+
+
+@given(
+    seed=st.integers(0, 10_000),
+    c_in=st.integers(1, 5),
+    c_out=st.integers(1, 5),
+    kernel=st.sampled_from([1, 3, 5]),
+    stride=st.sampled_from([1, 2]),
+    height=st.integers(1, 9),
+    width=st.integers(1, 9),
+)
+def test_folded_time_channel_equals_concatenation_in_plain_and_strided_convolutions(
+    seed, c_in, c_out, kernel, stride, height, width
+):
+    g = torch.Generator().manual_seed(seed)
+    layer = TimedConv(c_in, c_out, kernel, stride, g).double()
+    h, t = torch.randn(2, c_in, height, width, generator=g, **t64), torch.rand((), generator=g, **t64)
+    weight = torch.cat([layer.weight, layer.time_weight], dim=1)
+    expected = F.conv2d(with_time_channel(t, h), weight, layer.bias, stride, kernel // 2)
+    torch.testing.assert_close(layer(t, h), expected, rtol=0, atol=1e-12)  # the same sums in another order
+
+
+@given(seed=st.integers(0, 10_000), c=st.integers(1, 5), height=st.integers(1, 9), width=st.integers(1, 9))
+def test_folded_time_channel_equals_concatenation_in_transposed_convolutions(seed, c, height, width):
+    g = torch.Generator().manual_seed(seed)
+    layer = TimedConvTranspose(c, 3, 3, g).double()
+    h = torch.randn(2, c, (height + 1) // 2, (width + 1) // 2, generator=g, **t64)
+    t = torch.rand((), generator=g, **t64)
+    weight = torch.cat([layer.weight, layer.time_weight], dim=0)
+    odd = (1 - height % 2, 1 - width % 2)
+    expected = F.conv_transpose2d(with_time_channel(t, h), weight, layer.bias, 2, 1, odd)
+    assert expected.shape[-2:] == (height, width)
+    torch.testing.assert_close(layer(t, h, (height, width)), expected, rtol=0, atol=1e-12)
+
+
+def test_time_map_differs_at_the_borders_where_padding_cuts_the_kernel():
+    layer = TimedConv(1, 1, 3).double()
+    with torch.no_grad():
+        layer.time_weight.fill_(1.0)
+        layer.bias.zero_()
+    out = layer(torch.tensor(2.0, **t64), torch.zeros(1, 1, 4, 4, **t64))[0, 0]
+    assert out[0, 0].item() == 2 * 4  # a corner sees four of the nine pixels
+    assert out[0, 1].item() == 2 * 6
+    assert out[1, 1].item() == 2 * 9
+
+
+@pytest.mark.parametrize("layer", [TimedConv(2, 3), TimedConv(2, 3, 3, 2)])
+def test_gradients_reach_state_time_and_weights(layer):
+    layer = layer.double()
+    names = ("weight", "time_weight", "bias")
+
+    def f(t, h, *parameters):
+        return torch.func.functional_call(layer, dict(zip(names, parameters, strict=True)), (t, h))
+
+    g = torch.Generator().manual_seed(0)
+    inputs = [torch.rand((), generator=g, **t64), torch.randn(2, 2, 4, 5, generator=g, **t64)]
+    inputs += [getattr(layer, name).detach() for name in names]
+    assert torch.autograd.gradcheck(f, [x.requires_grad_() for x in inputs])

@@ -1,0 +1,273 @@
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+from torch.nn import functional as F
+
+from psdenets import BadInput, Config, ImageSpec, build
+from psdenets.cuts import cuts_of
+from psdenets.heads import MeanFieldHead
+from psdenets.models import Classifier, block_shapes
+
+SMALL = {"width": 4, "steps": 4, "drift": "1-4-1"}
+CUTS = {
+    "none": {"cut": "none"},
+    "full": {"cut": "full"},
+    "ode-first": {"cut": "vertical", "order": "ode-first", "ratio": 0.25},
+    "sde-first": {"cut": "vertical", "order": "sde-first", "ratio": 0.25},
+    "three phases": {"cut": "vertical", "t1": 0.25, "t2": 0.75},
+    "fixed": {"cut": "vertical", "order": "sde-first", "ratio": 0.25, "at_t2": "fixed"},
+    "learned": {"cut": "vertical", "order": "sde-first", "ratio": 0.25, "at_t2": "learned"},
+    "horizontal": {"cut": "horizontal", "share": 0.5},
+    "both": {"cut": "both", "ratio": 0.25, "share": 0.5},
+    "network": {"cut": "vertical", "ratio": 0.25, "scope": "network"},
+}
+
+
+def images(n=3, channels=1, size=8, seed=0):
+    return torch.rand(n, channels, size, size, generator=torch.Generator().manual_seed(seed))
+
+
+def at(seed=0):
+    return torch.Generator().manual_seed(seed)
+
+
+def trained_a_little(model):
+    """Move every parameter off its initial value, so that the drift of w is no longer the prior's."""
+    g = at(7)
+    with torch.no_grad():
+        for p in model.parameters():
+            p.add_(0.05 * torch.randn(p.shape, generator=g))
+    return model
+
+
+@pytest.mark.parametrize("blocks", ["1", "2-1"])
+@pytest.mark.parametrize("cut", CUTS)
+def test_every_cut_gives_logits_a_kl_and_a_distribution(cut, blocks):
+    model = trained_a_little(build(Config(**SMALL, **CUTS[cut], blocks=blocks)))
+    logits, kl = model(images(), at())
+    assert logits.shape == (3, 10)
+    assert (kl.item() > 0) == (cut != "none")
+    probs = model.predict_proba(images(), samples=3, generator=at())
+    torch.testing.assert_close(probs.sum(-1), torch.ones(3), rtol=0, atol=1e-6)
+    (logits.sum() + kl).backward()
+    assert all(p.grad is not None and torch.isfinite(p.grad).all() for p in model.parameters())
+
+
+@pytest.mark.parametrize("cut", CUTS)
+def test_posterior_is_the_prior_and_the_kl_is_zero_before_training(cut):
+    _, kl = build(Config(**SMALL, **CUTS[cut]))(images())
+    assert kl.item() == 0.0
+
+
+@pytest.mark.parametrize("cut", [cut for cut in CUTS if cut not in ("fixed", "learned", "horizontal", "both")])
+def test_without_noise_all_samples_of_all_cuts_agree_with_the_ode(cut):
+    quiet = {"sigma": 1e-12, "blocks": "2-1"}
+    ode = trained_a_little(build(Config(**SMALL, **quiet, cut="none"))).predict_proba(images())
+    probs = trained_a_little(build(Config(**SMALL, **quiet, **CUTS[cut]))).predict_proba(
+        images(), 3, return_samples=True
+    )
+    torch.testing.assert_close(probs, ode.expand(3, -1, -1), rtol=0, atol=1e-5)  # other steps at 1/4 round otherwise
+
+
+def test_resets_and_horizontal_cuts_agree_among_samples_without_noise():
+    for cut in ("fixed", "learned", "horizontal", "both"):
+        model = trained_a_little(build(Config(**SMALL, **CUTS[cut], sigma=1e-12)))
+        probs = model.predict_proba(images(), 3, return_samples=True)
+        torch.testing.assert_close(probs[1:], probs[:1].expand(2, -1, -1), rtol=0, atol=1e-6)
+
+
+def test_order_decides_which_end_of_depth_is_noisy():
+    """The published code parsed --ode-first and never passed it on."""
+    first, last = (cuts_of(Config(order=order, ratio=0.25))[0] for order in ("sde-first", "ode-first"))
+    assert (first.t1, first.t2) == (0.0, 0.25)
+    assert (last.t1, last.t2) == (0.75, 1.0)
+    path = build(Config(**SMALL, order="ode-first", ratio=0.25)).draw(50, at()).paths[0]
+    assert torch.equal(path.w[:, 3], path.w[:1, 3].expand(50, -1))  # t = 3/4: all samples alike
+    assert path.w[:, 4].std(0).min() > 0
+    path = build(Config(**SMALL, order="sde-first", ratio=0.25)).draw(50, at()).paths[0]
+    assert path.w[:, 1].std(0).min() > 0
+
+
+def test_ratio_is_of_depth_and_share_is_of_weights():
+    """The published code used one number for both."""
+    cut = cuts_of(Config(cut="both", ratio=0.2, share=0.7))[0]
+    assert (cut.t1, cut.t2, cut.stochastic) == (0.8, 1.0, 0.7)
+    model = build(Config(**SMALL, cut="horizontal", share=0.7))
+    process = model.deep_blocks[0].process
+    assert len(process.S) == round(0.7 * process.d)
+
+
+def test_kappa_follows_the_noisy_share():
+    """The published code kept kappa = 1e-4 / 0.1 whatever the ratio."""
+    assert Config(ratio=0.1, kappa_base=1e-4).kl_weight == pytest.approx(1e-3, rel=1e-12)
+    assert Config(ratio=0.5, kappa_base=1e-4).kl_weight == pytest.approx(2e-4, rel=1e-12)
+    assert Config(t1=0.2, t2=0.4, kappa_base=1e-4).kl_weight == pytest.approx(5e-4, rel=1e-12)
+    assert Config(cut="both", ratio=0.1, share=0.5, kappa_base=1e-4).kl_weight == pytest.approx(2e-3, rel=1e-12)
+    assert Config(ratio=0.1, kappa=0.25).kl_weight == 0.25
+
+
+def test_network_scope_deals_one_window_to_the_blocks():
+    cuts = cuts_of(Config(t1=0.25, t2=0.75, blocks="2-2", scope="network", at_t2="learned"))
+    assert [cut.deterministic for cut in cuts] == [True, False, False, True]
+    assert [(cut.t1, cut.t2) for cut in cuts[1:3]] == [(0.0, 1.0), (0.0, 1.0)]
+    cuts = cuts_of(Config(t1=0.1, t2=0.9, blocks="2", scope="network", at_t2="learned"))
+    assert [(cut.t1, cut.t2, cut.at_t2) for cut in cuts] == [(0.2, 1.0, "continue"), (0.0, 0.8, "learned")]
+
+
+@pytest.mark.parametrize("blocks", ["3", "7", "10"])
+@pytest.mark.parametrize("ratio", [0.1, 0.3, 0.7, 1.0])
+def test_network_scope_keeps_the_length_of_the_window(blocks, ratio):
+    cuts = cuts_of(Config(ratio=ratio, blocks=blocks, scope="network"))
+    noisy = sum(cut.t2 - cut.t1 for cut in cuts if not cut.deterministic)
+    assert noisy / len(cuts) == pytest.approx(ratio, abs=1e-11)
+
+
+def test_under_network_scope_the_deterministic_prefix_is_computed_once():
+    model = build(Config(**SMALL, blocks="2-1", ratio=0.1, scope="network"))
+    weights = model.draw(4, at())
+    h = model.prepare(images())
+    for block, path in zip(model.deep_blocks[:1], weights.paths, strict=False):
+        h = block(h, path)
+    assert h.shape[0] == 3  # images, not samples x images
+    assert model.logits(images(), weights).shape == (4, 3, 10)
+
+
+def test_a_deterministic_block_after_a_noisy_one_carries_each_sample():
+    config = Config(**SMALL, blocks="2", order="sde-first", ratio=0.25, scope="network")
+    model = trained_a_little(build(config)).double()
+    weights = model.draw(3, at())
+    x = images().double()
+    together = model.logits(x, weights)
+    for i in range(3):
+        alone = model.logits(x, weights._replace(paths=tuple(path[i] for path in weights.paths)))[0]
+        torch.testing.assert_close(together[i], alone, rtol=0, atol=1e-12)
+
+
+def test_sample_i_depends_on_the_seed_and_i_alone():
+    model = trained_a_little(build(Config(**SMALL, cut="full", blocks="2-1", head="meanfield")))
+    few = model.predict_proba(images(), 2, at(3), return_samples=True)
+    many = model.predict_proba(images(), 5, at(3), return_samples=True)
+    torch.testing.assert_close(few, many[:2], rtol=0, atol=1e-6)  # one image batch or another inside a convolution
+
+
+def test_predictions_do_not_depend_on_the_batch_size():
+    model = trained_a_little(build(Config(**SMALL, cut="full"))).double()
+    x = images(7).double()
+    whole, parts = (model.predict_proba(x, 3, at(), batch_size=b) for b in (7, 2))
+    torch.testing.assert_close(whole, parts, rtol=0, atol=1e-12)
+
+
+def test_probabilities_are_averaged_not_log_probabilities():
+    """The published code averaged log-probabilities, which do not add up to 1 for two samples or more."""
+    model = trained_a_little(build(Config(**SMALL, cut="full", sigma=1.0)))
+    samples = model.predict_proba(images(), 8, at(), return_samples=True)
+    mean = model.predict_proba(images(), 8, at())
+    torch.testing.assert_close(mean, samples.mean(0), rtol=0, atol=1e-7)
+    assert samples.log().mean(0).exp().sum(-1).max() < 1 - 1e-3
+
+
+@pytest.mark.parametrize("steps", [1, 3, 8])
+def test_a_residual_network_is_the_euler_flow_bit_for_bit(steps):
+    model = trained_a_little(build(Config(**{**SMALL, "steps": steps}, cut="none"))).double()
+    block = model.deep_blocks[0]
+    path = block.draw(1, at())
+    h = model.prepare(images().double()).contiguous(memory_format=torch.channels_last)
+    expected = h
+    for k in range(steps):
+        delta = path.times[k + 1] - path.times[k]
+        expected = expected + block.f_h(path.ts[k], expected, path.w[0, k]) * delta
+    assert torch.equal(block(h, path), expected)
+
+
+def test_odenet_keeps_its_weights_over_depth():
+    model = trained_a_little(build("digits-cpu-odenet"))
+    path = model.draw(1).paths[0]
+    assert torch.equal(path.w[0], path.w[0, :1].expand_as(path.w[0]))
+    assert model.census()["theta"] == 0
+
+
+def test_census_of_the_papers_networks():
+    meanfield = {"head": "meanfield"}
+    from psdenets import preset
+
+    mnist = build(preset("mnist-ode-first", **meanfield)).census()
+    assert mnist["w0"] == 19_978
+    assert sum(mnist.values()) == 155_746  # as many as the published code trains
+    cifar = build(preset("cifar10-ode-first", **meanfield)).census()
+    assert cifar["w0"] == 600_300
+    assert sum(cifar.values()) == 5_470_400
+    assert build("cifar10-fix-w2").census()["w_t2"] == 600_300
+
+
+def test_scales_halve_the_image_and_quadruple_the_channels():
+    config = Config(blocks="2-2-2", squeeze_input=0, augment_channels=0)
+    spec = ImageSpec(3, 32, 32, ("a", "b"), (0.0,) * 3, (1.0,) * 3)
+    assert block_shapes(config, spec) == [(3, 32, 32)] * 2 + [(12, 16, 16)] * 2 + [(48, 8, 8)] * 2
+
+
+def test_a_size_that_cannot_be_halved_is_an_error_that_names_it():
+    spec = ImageSpec(1, 28, 30, ("a", "b"), (0.0,), (1.0,))
+    with pytest.raises(BadInput, match=r"multiples of 4 .* got images of 1 x 28 x 30"):
+        Classifier(Config(blocks="1-1-1", squeeze_input=0), spec)
+
+
+def test_normalisation_belongs_to_the_model():
+    spec = ImageSpec(1, 8, 8, ("a", "b"), (0.25,), (0.5,))
+    model = Classifier(Config(**SMALL, squeeze_input=0, augment_channels=2), spec)
+    h = model.prepare(torch.full((1, 1, 8, 8), 0.75))
+    assert h[0, 0].unique().tolist() == [1.0]
+    assert h[0, 1:].abs().max() == 0  # zero channels are added after it
+
+
+@pytest.mark.parametrize(
+    ("x", "message"),
+    [
+        (torch.zeros(2, 1, 9, 9), "expected images of shape"),
+        (torch.zeros(2, 8, 8), "expected images of shape"),
+        (torch.zeros(2, 1, 8, 8, dtype=torch.uint8), "floating-point"),
+        (torch.full((2, 1, 8, 8), 255.0), r"in \[0, 1\]"),
+        (torch.full((2, 1, 8, 8), math.nan), r"in \[0, 1\]"),
+        (torch.zeros(0, 1, 8, 8), "one or more images"),
+    ],
+)
+def test_wrong_images_are_refused(x, message):
+    with pytest.raises(BadInput, match=message):
+        build(Config(**SMALL))(x)
+
+
+def test_mean_field_kl_is_the_closed_form_of_torch_distributions():
+    head = MeanFieldHead(5, 3, at()).double()
+    normal = torch.distributions.Normal
+    expected = (
+        torch.distributions.kl_divergence(
+            normal(head.weight, head.weight_log_std.exp()), normal(torch.zeros(()).double(), 0.1)
+        ).sum()
+        + torch.distributions.kl_divergence(
+            normal(head.bias, head.bias_log_std.exp()), normal(torch.zeros(()).double(), 0.1)
+        ).sum()
+    )
+    assert head.kl().item() == pytest.approx(expected.item(), rel=1e-12)
+
+
+def test_mean_field_head_adds_its_kl_and_its_noise():
+    model = build(Config(**SMALL, cut="none", head="meanfield"))
+    _, kl = model(images())
+    assert kl.item() == pytest.approx(model.head.kl().item(), rel=1e-6)
+    probs = model.predict_proba(images(), 3, at(), return_samples=True)
+    assert not torch.equal(probs[0], probs[1])
+
+
+@pytest.mark.parametrize("gradient", ["checkpoint", "adjoint"])
+def test_gradient_modes_agree_with_backpropagation(gradient):
+    method = "reversible_heun" if gradient == "adjoint" else "euler"  # whose way back is exact
+    grads = []
+    for mode in ("backprop", gradient):
+        config = Config(**SMALL, cut="full", gradient=mode, hidden_method=method)
+        model = trained_a_little(build(config)).double()
+        logits, kl = model(images().double(), at())
+        (F.cross_entropy(logits, torch.tensor([0, 1, 2])) + kl).backward()
+        grads.append(torch.cat([p.grad.reshape(-1) for p in model.parameters()]))
+    torch.testing.assert_close(grads[0], grads[1], rtol=1e-9, atol=1e-9)

@@ -1,0 +1,70 @@
+"""The factors: 2 kappa of the path KL, 1 of the head's, 1 / n_train of both; a mean of NLLs over images and samples."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+
+from psdenets import Config, build
+from psdenets.objective import kappa_at, objective
+from psdenets.schedules import rate
+
+
+def test_loss_by_hand():
+    # two samples, one image, two classes: p_0 = 1/2 and 4/5
+    logits = torch.tensor([[[0.0, 0.0]], [[math.log(4.0), 0.0]]], dtype=torch.float64)
+    loss = objective(logits, torch.tensor([0]), torch.tensor([3.0, 5.0]).double(), torch.tensor(7.0).double(), 0.25, 10)
+    nll = (math.log(2) + math.log(5 / 4)) / 2
+    assert loss.nll.item() == pytest.approx(nll, rel=1e-12)
+    assert loss.path_kl.item() == 4.0
+    assert loss.loss.item() == pytest.approx(nll + (0.25 * 2 * 4 + 7) / 10, rel=1e-12)
+
+
+def test_kappa_one_half_is_the_exact_elbo():
+    """n * loss = -E log p(D | w) + KL(q || p), with the KL as the path and the head state it."""
+    model = build(Config(width=4, steps=4, drift="1-4-1", cut="full", head="meanfield")).double()
+    g = torch.Generator().manual_seed(0)
+    with torch.no_grad():
+        for p in model.parameters():
+            p.add_(0.05 * torch.randn(p.shape, generator=g, dtype=torch.float64))
+    x, labels = torch.rand(6, 1, 8, 8, generator=g, dtype=torch.float64), torch.arange(6)
+    weights = model.draw(1, g)
+    logits = model.logits(x, weights)
+    loss = objective(logits, labels, weights.path_kl, model.head.kl(), kappa=0.5, n_train=6)
+    log_likelihood = logits[0].log_softmax(-1)[torch.arange(6), labels].sum()
+    path = weights.paths[0]
+    process = model.deep_blocks[0].process
+    u = [
+        (process.drift(path.ts[k], path.w[0, k]) - process.prior.drift(path.ts[k], path.w[0, k])) / 0.1
+        for k in range(path.steps)
+    ]
+    path_kl = 0.5 * sum(u_k.square().sum() * (path.times[k + 1] - path.times[k]) for k, u_k in enumerate(u))
+    assert path_kl.item() > 0.1
+    negative_elbo = -log_likelihood + path_kl + model.head.kl()
+    assert 6 * loss.loss.item() == pytest.approx(negative_elbo.item(), rel=1e-10)
+
+
+def test_mean_over_images_does_not_depend_on_how_they_are_batched():
+    """The published code summed batch means and divided by the number of images."""
+    logits, labels = (
+        torch.randn(1, 8, 3, generator=torch.Generator().manual_seed(0)),
+        torch.tensor([0, 1, 2, 0, 1, 2, 0, 1]),
+    )
+    zero = torch.zeros(1)
+    whole = objective(logits, labels, zero, zero[0], 1.0, 8).nll
+    halves = [objective(logits[:, k : k + 4], labels[k : k + 4], zero, zero[0], 1.0, 8).nll for k in (0, 4)]
+    assert whole.item() == pytest.approx(sum(h.item() for h in halves) / 2, rel=1e-6)
+
+
+def test_kappa_rises_linearly_and_stays():
+    assert [kappa_at(e, 0.5, 4.0) for e in (0, 1, 4, 9)] == [0.0, 0.125, 0.5, 0.5]
+    assert kappa_at(0, 0.5, 0.0) == 0.5
+
+
+def test_schedules_at_their_corners():
+    assert [rate("constant", p) for p in (0, 0.5, 1)] == [1, 1, 1]
+    assert [rate("cosine", p) for p in (0, 0.5, 1)] == pytest.approx([1, 0.5, 0], abs=1e-12)
+    assert [rate("one-cycle", p) for p in (0, 0.3, 1)] == pytest.approx([0.04, 1, 1e-4], abs=1e-12)
+    assert rate("one-cycle", 0.15) == pytest.approx(0.52, abs=1e-12)

@@ -1,0 +1,192 @@
+"""A run that is killed, anywhere, and taken up again ends with the bytes of the run that was not."""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import signal
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from psdenets.checkpoint import Checkpoints, Snapshot
+from psdenets.errors import BadInput
+from psdenets.train import main
+
+# Everything that has a state: averaged weights, a random head, two samples, augmentation, warm-up, the best weights.
+STATEFUL = ["--cut", "full", "--ema", "0.9", "--head", "meanfield", "--augment", "jitter", "--samples", "2",
+            "--select", "best", "--kappa-warmup", "1.5", "--checkpoint-seconds", "0"]  # fmt: skip
+
+# The process kills itself at the n-th time it waits for the disk: before, inside and after the writing of a checkpoint.
+SUICIDE = """
+import os, signal, sys
+from psdenets import checkpoint, rundir
+real, left = rundir.flush, [int(sys.argv[1])]
+def flush(path):
+    left[0] -= 1
+    if left[0] == 0:
+        os.kill(os.getpid(), signal.SIGKILL)
+    real(path)
+checkpoint.flush = rundir.flush = flush
+from psdenets.train import main
+sys.exit(main(sys.argv[2:]))
+"""
+
+
+@pytest.fixture(scope="module")
+def uninterrupted(tmp_path_factory):
+    return finished(tmp_path_factory.mktemp("runs") / "whole")
+
+
+def finished(path, *more):
+    flags = ["--width", "4", "--steps", "3", "--drift", "1-4-1", "--limit-train", "96", "--limit-test", "40",
+             "--batch-size", "16", "--epochs", "2", "--test-samples", "2", "--epoch-samples", "1", "--threads", "1"]  # fmt: skip
+    assert main(["--out", str(path), *flags, *STATEFUL, *more]) == 0
+    return path
+
+
+def timeless(path):
+    """metrics.jsonl without the time it took."""
+    records = [json.loads(line) for line in (path / "metrics.jsonl").read_text().splitlines()]
+    return [{key: value for key, value in record.items() if key != "seconds"} for record in records]
+
+
+def assert_same_run(one, other):
+    assert (one / "model.safetensors").read_bytes() == (other / "model.safetensors").read_bytes()
+    states = [sorted((path / "checkpoints").glob("step-*"))[-1] / "state.safetensors" for path in (one, other)]
+    assert states[0].read_bytes() == states[1].read_bytes()
+    assert timeless(one) == timeless(other)
+    arrays = [np.load(path / "predictions.npz")["probs"] for path in (one, other)]
+    assert np.array_equal(arrays[0], arrays[1])
+
+
+# 4 waits for data.json and config.json, then 4 a checkpoint: the numbers fall into steps 1, 2, 5, the end of epoch 1
+# and the middle of epoch 2, and into different files of a checkpoint.
+@pytest.mark.parametrize("waits", [5, 11, 26, 33, 48])
+def test_a_run_killed_while_it_writes_is_taken_up_exactly(waits, tmp_path, small, uninterrupted):
+    path = tmp_path / "run"
+    killed = subprocess.run(
+        [sys.executable, "-c", SUICIDE, str(waits), "--out", str(path), *small, *STATEFUL], check=False
+    )
+    assert killed.returncode == -signal.SIGKILL
+    assert not (path / "metrics.json").exists()
+    assert main(["--out", str(path), "--resume"]) == 0
+    assert_same_run(path, uninterrupted)
+    assert len(list((path / "checkpoints").iterdir())) == 1  # nothing half-written is left
+
+
+def test_a_run_killed_from_outside_in_the_middle_of_an_epoch_is_taken_up_exactly(tmp_path, small, uninterrupted):
+    path = tmp_path / "run"
+    process = subprocess.Popen([sys.executable, "-m", "psdenets.train", "--out", str(path), *small, *STATEFUL])
+    wait_for_step(path, 3)
+    process.kill()
+    process.wait()
+    assert main(["--out", str(path), "--resume"]) == 0
+    assert_same_run(path, uninterrupted)
+
+
+def wait_for_step(path, step):
+    deadline = time.monotonic() + 120
+    while not [p for p in path.glob("checkpoints/step-*") if int(p.name[5:]) >= step]:
+        assert time.monotonic() < deadline
+        time.sleep(0.002)
+
+
+def test_ctrl_c_saves_and_says_how_to_go_on(tmp_path, small, uninterrupted):
+    path = tmp_path / "run"
+    process = subprocess.Popen(
+        [sys.executable, "-m", "psdenets.train", "--out", str(path), *small, *STATEFUL],
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    wait_for_step(path, 1)
+    process.send_signal(signal.SIGINT)
+    out, _ = process.communicate(timeout=120)
+    assert process.returncode == 130
+    assert f"go on with: python -m psdenets.train --out {path} --resume" in out
+    assert main(["--out", str(path), "--resume"]) == 0
+    assert_same_run(path, uninterrupted)
+
+
+def test_one_seed_gives_the_same_bytes_and_another_does_not(tmp_path, uninterrupted):
+    assert_same_run(finished(tmp_path / "again"), uninterrupted)
+    other = finished(tmp_path / "other", "--seed", "1")
+    assert (other / "model.safetensors").read_bytes() != (uninterrupted / "model.safetensors").read_bytes()
+
+
+def test_resuming_a_finished_run_changes_nothing(uninterrupted, capsys):
+    before = {path: path.stat().st_mtime_ns for path in uninterrupted.rglob("*")}
+    assert main(["--out", str(uninterrupted), "--resume"]) == 0
+    assert "nothing to do" in capsys.readouterr().out
+    assert {path: path.stat().st_mtime_ns for path in uninterrupted.rglob("*")} == before
+
+
+def test_resuming_where_there_is_no_run_starts_one(tmp_path, small):
+    assert main(["--out", str(tmp_path / "new"), "--resume", *small]) == 0
+    assert (tmp_path / "new" / "metrics.json").exists()
+
+
+def test_resuming_with_another_value_is_refused(uninterrupted, capsys):
+    (uninterrupted / "metrics.json").rename(uninterrupted / "hidden")
+    try:
+        assert main(["--out", str(uninterrupted), "--resume", "--lr", "0.5"]) == 2
+    finally:
+        (uninterrupted / "hidden").rename(uninterrupted / "metrics.json")
+    assert "expected --lr 0.005 as in" in capsys.readouterr().err
+
+
+def test_a_full_disk_is_one_line_and_leaves_the_last_checkpoint(tmp_path, small):
+    """A limit on the size of files stands in for the disk."""
+    path = tmp_path / "run"
+    limit = lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (8000, 8000))  # noqa: E731
+    result = subprocess.run(
+        [sys.executable, "-m", "psdenets.train", "--out", str(path), *small],
+        preexec_fn=limit, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert result.returncode == 2
+    assert result.stderr.count("\n") == 1
+    assert "could not write" in result.stderr
+    assert list((path / "checkpoints").iterdir()) == []
+
+
+def test_nothing_in_a_run_directory_is_pickled(uninterrupted):
+    kinds = {path.suffix for path in uninterrupted.rglob("*") if path.is_file()}
+    assert kinds == {".json", ".jsonl", ".safetensors", ".npz", ".png", ".html"}
+    with np.load(uninterrupted / "predictions.npz", allow_pickle=False) as archive:
+        assert sorted(archive) == ["labels", "probs"]
+    assert load_file(uninterrupted / "model.safetensors")
+
+
+def test_a_checkpoint_gives_back_what_it_was_given(tmp_path):
+    checkpoints = Checkpoints(tmp_path / "c")
+    assert checkpoints.load() is None
+    for step in (1, 2):
+        checkpoints.save(step, Snapshot({"model.a": torch.arange(3) * step, "ema.a": torch.ones(2)}, {"x": [step]}))
+    found = checkpoints.load()
+    assert found.part("model")["a"].tolist() == [0, 2, 4]
+    assert found.values == {"x": [2]}
+    assert [path.name for path in (tmp_path / "c").iterdir()] == ["step-000000002"]
+
+
+def test_a_checkpoint_of_another_format_is_refused(tmp_path):
+    checkpoints = Checkpoints(tmp_path / "c")
+    checkpoints.save(1, Snapshot({"a": torch.ones(1)}, {}))
+    state = tmp_path / "c" / "step-000000001" / "state.json"
+    state.write_text(state.read_text().replace('"format": 1', '"format": 99'))
+    with pytest.raises(BadInput, match="format 1"):
+        checkpoints.load()
+
+
+def test_an_unwritable_place_is_refused(tmp_path, small):
+    if os.geteuid() == 0:
+        (tmp_path / "file").write_text("")
+        assert main(["--out", str(tmp_path / "file" / "run"), *small]) == 2
+    else:
+        tmp_path.chmod(0o500)
+        assert main(["--out", str(tmp_path / "run"), *small]) == 2

@@ -1,0 +1,187 @@
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+import torch
+from bnneval import accuracy, ece, mean_probs, nll
+
+from psdenets import Config, load
+from psdenets.data import load_splits
+from psdenets.display import Lines, Live, duration
+from psdenets.predictions import predict
+from psdenets.seeds import generator, seed_of
+from psdenets.train import main
+from psdenets.trainer import Trainer
+
+
+def records(path):
+    return [json.loads(line) for line in (path / "metrics.jsonl").read_text().splitlines()]
+
+
+def test_a_run_directory_holds_what_the_contract_says(small_run):
+    names = {path.name for path in small_run.iterdir()}
+    assert names == {"config.json", "data.json", "metrics.jsonl", "metrics.json", "predictions.npz", "model.safetensors",
+                     "checkpoints", "plots", "report.html"}  # fmt: skip
+    assert {p.name for p in (small_run / "plots").glob("*.png")} == {
+        "curves.png", "entropy.png", "reliability.png", "weights.png"}  # fmt: skip
+    metrics = json.loads((small_run / "metrics.json").read_text())
+    assert {"accuracy", "ece", "nll", "brier", "entropy", "seconds", "seed", "versions"} <= set(metrics)
+
+
+def test_every_epoch_has_its_numbers_for_train_val_and_test(small_run):
+    for k, record in enumerate(records(small_run)):
+        assert record["epoch"] == k + 1
+        for part in ("train", "val", "test"):
+            assert {"accuracy", "ece", "nll", "kl"} <= set(record[part])
+            assert 0 <= record[part]["accuracy"] <= 1
+
+
+def test_the_final_numbers_are_those_of_the_saved_predictions(small_run):
+    with np.load(small_run / "predictions.npz") as archive:
+        probs, labels = archive["probs"], archive["labels"]
+    assert probs.shape == (2, 40, 10)
+    metrics = json.loads((small_run / "metrics.json").read_text())
+    mean = mean_probs(probs)
+    for name, f in (("accuracy", accuracy), ("ece", ece), ("nll", nll)):
+        assert metrics[name] == pytest.approx(f(mean, labels), rel=1e-12)
+    # NLL is a mean over images, by hand; the published code's was a hundredth of it
+    assert metrics["nll"] == pytest.approx(-np.log(mean[np.arange(40), labels]).mean(), rel=1e-12)
+
+
+def test_the_logged_loss_is_the_objective(small_run):
+    """The published code trained with kappa / n_train and logged with another factor."""
+    config = Config(**json.loads((small_run / "config.json").read_text()))
+    for record in records(small_run):
+        train = record["train"]
+        expected = train["nll"] + 2 * config.kl_weight * train["kl"] / 96
+        assert train["kl"] > 0
+        assert train["loss"] == pytest.approx(expected, rel=1e-5)  # nll here is of float64 probabilities
+
+
+def test_a_loaded_model_predicts_what_the_run_saved(small_run):
+    model = load(small_run)
+    config = model.config
+    predictions = predict(model, load_splits(config).test, 2, generator(config.seed, "final"))
+    with np.load(small_run / "predictions.npz") as archive:
+        np.testing.assert_allclose(predictions.probs, archive["probs"], rtol=0, atol=1e-12)
+
+
+def test_a_trained_model_is_better_than_an_untrained_one(small_run):
+    first, last = records(small_run)[0], records(small_run)[-1]
+    assert last["train"]["nll"] < first["train"]["nll"] < 2.5
+
+
+def test_max_seconds_ends_a_run_early_and_properly(tmp_path, small, capsys):
+    assert main(["--out", str(tmp_path / "r"), *small, "--epochs", "500", "--max-seconds", "0.5"]) == 0
+    metrics = json.loads((tmp_path / "r" / "metrics.json").read_text())
+    assert metrics["steps"] < 500 * 6
+    assert metrics["seconds"] < 20
+    assert "--max-seconds 0.5 are over" in capsys.readouterr().out
+
+
+def test_the_end_is_announced_after_a_few_steps(tmp_path, small, capsys):
+    main(["--out", str(tmp_path / "r"), *small])
+    assert "images/s; about" in capsys.readouterr().out
+
+
+def test_divergence_is_exit_status_1_and_one_line(tmp_path, small, capsys):
+    status = main(["--out", str(tmp_path / "r"), *small, "--lr", "1e30", "--schedule", "constant"])
+    assert status == 1
+    assert "training diverged at epoch 1, batch" in capsys.readouterr().out
+    assert not (tmp_path / "r" / "metrics.json").exists()
+
+
+@pytest.mark.parametrize("select", ["last", "best"])
+def test_the_kept_weights_are_chosen_by_validation_or_are_the_last(select):
+    config = Config(
+        width=4, steps=3, drift="1-4-1", limit_train=64, limit_test=20, batch_size=32, epochs=3, select=select
+    )
+    trainer = Trainer(config, load_splits(config), torch.device("cpu"))
+    states, scores = [], []
+    for _ in range(3):
+        while trainer.at.batch < trainer.batches:
+            trainer.step()
+        val = trainer.finish_epoch(lambda: None)["val"]
+        scores.append((val["accuracy"], -val["nll"]))
+        states.append({name: tensor.clone() for name, tensor in trainer.evaluated.state_dict().items()})
+    expected = states[scores.index(max(scores))] if select == "best" else states[-1]
+    assert all(torch.equal(expected[name], tensor) for name, tensor in trainer.chosen().items())
+
+
+def test_averaged_weights_are_the_moving_average_by_hand():
+    config = Config(width=2, steps=3, drift="1-2-1", limit_train=64, batch_size=32, epochs=1, ema=0.2)
+    trainer = Trainer(config, load_splits(config), torch.device("cpu"))
+    mean = trainer.model.head.weight.detach().clone()
+    for k in range(2):
+        trainer.step()
+        decay = min(0.2, (1 + k) / (10 + k))
+        mean = decay * mean + (1 - decay) * trainer.model.head.weight.detach()
+    torch.testing.assert_close(trainer.averaged.head.weight, mean, rtol=1e-6, atol=1e-7)
+
+
+def test_clipping_bounds_the_gradient():
+    config = Config(width=2, steps=3, drift="1-2-1", limit_train=64, batch_size=32, clip=1e-3)
+    trainer = Trainer(config, load_splits(config), torch.device("cpu"))
+    trainer.step()
+    norm = torch.cat([p.grad.reshape(-1) for p in trainer.model.parameters()]).norm()
+    assert norm.item() == pytest.approx(1e-3, rel=1e-3)
+
+
+def test_random_numbers_have_addresses():
+    assert seed_of(0, "noise", 5) == seed_of(0, "noise", 5)
+    assert len({seed_of(s, stream, k) for s in (0, 1) for stream in ("noise", "order") for k in range(50)}) == 200
+    assert seed_of(1, "a", 23) != seed_of(12, "a", 3)
+
+
+def test_durations_read_well():
+    assert [duration(s) for s in (45, 210, 7560, 345_600)] == ["45 s", "3.5 min", "2.1 h", "4.0 days"]
+
+
+class Terminal:
+    """A stream that says it is a terminal."""
+
+    encoding = "utf-8"
+
+    def __init__(self):
+        self.text = ""
+
+    def write(self, text):
+        self.text += text
+        return len(text)
+
+    def flush(self):
+        pass
+
+    def isatty(self):
+        return True
+
+
+def test_the_live_display_shows_losses_speed_and_epochs():
+    config = Config(width=2, steps=3, drift="1-2-1", limit_train=64, limit_test=20, batch_size=16, epochs=1)
+    trainer = Trainer(config, load_splits(config), torch.device("cpu"))
+    stream = Terminal()
+    with Live(stream) as live:
+        while trainer.at.batch < trainer.batches:
+            live.step(trainer, trainer.step())
+        live.show_epoch(trainer.finish_epoch(lambda: None))
+    for word in ("loss", "nll", "kl", "accuracy", "images/s", "left", "val ECE", "epochs", "batches"):
+        assert word in stream.text
+
+
+def test_lines_elsewhere_have_no_control_characters(tmp_path, small, capsys):
+    main(["--out", str(tmp_path / "r"), *small])
+    out = capsys.readouterr().out
+    assert "\x1b" not in out
+    assert out.count("epoch ") == 2
+
+
+def test_a_long_epoch_is_not_silent():
+    config = Config(width=2, steps=3, drift="1-2-1", limit_train=64, batch_size=32)
+    trainer = Trainer(config, load_splits(config), torch.device("cpu"))
+    stream = Terminal()
+    lines = Lines(stream, every=0.0)
+    lines.step(trainer, trainer.step())
+    assert "epoch 1/" in stream.text
+    assert "batch 1/2" in stream.text
