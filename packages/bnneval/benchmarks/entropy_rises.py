@@ -35,7 +35,7 @@ def tensor(images: np.ndarray) -> torch.Tensor:
 
 
 def network() -> nn.Module:
-    """Three stages of convolution, normalisation and pooling, and a linear layer: 94 thousand weights."""
+    """Three stages of convolution, normalisation and pooling, and a linear layer: 95 thousand weights."""
 
     def stage(a: int, b: int) -> list[nn.Module]:
         return [nn.Conv2d(a, b, 3, padding=1), nn.BatchNorm2d(b), nn.ReLU(), nn.MaxPool2d(2)]

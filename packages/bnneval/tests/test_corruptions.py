@@ -50,7 +50,7 @@ PINNED = {
     "motion_blur": 4.94,
     "zoom_blur": 4.3,
     "snow": 29.98,
-    "frost": 16.87,
+    "frost": 54.92,
     "fog": 23.65,
     "brightness": 25.26,
     "contrast": 14.92,

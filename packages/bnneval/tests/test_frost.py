@@ -6,7 +6,7 @@ from pathlib import Path
 import bnneval
 import numpy as np
 import pytest
-from bnneval.corruptions.frost import PHOTOGRAPHS, textures
+from bnneval.corruptions.frost import COLOURS, PHOTOGRAPHS, textures
 from PIL import Image
 
 
@@ -42,9 +42,9 @@ def test_frost_lays_a_window_of_a_photograph_over_the_image(folder):
 
 def test_without_a_folder_the_texture_is_procedural_and_says_so():
     assert textures().source == "procedural"
-    levels = np.concatenate([layer.ravel() for layer in textures().ice])
-    assert 60 < levels.mean() < 160
-    assert levels.std() > 30
+    for layer, (colour, spread) in zip(textures().ice, COLOURS, strict=True):
+        assert np.abs(layer.mean(axis=(0, 1)) - colour).max() < 4  # clipped at 255
+        assert layer.std(axis=(0, 1)).mean() == pytest.approx(spread, rel=0.15)
 
 
 def test_a_folder_without_the_photographs_is_an_error_and_no_fallback(tmp_path):
@@ -56,10 +56,13 @@ def test_the_real_photographs_are_read():
     root = os.environ.get("PSDENETS_FROST")
     if root is None:
         pytest.skip("PSDENETS_FROST does not point to the frost photographs")
-    assert [layer.shape[:2] for layer in textures(Path(root)).ice] == [
+    ice = textures(Path(root)).ice
+    assert [layer.shape[:2] for layer in ice] == [
         (120, 180),
         (63, 112),
         (63, 112),
         (70, 105),
         (99, 132),
     ]
+    for layer, (colour, _) in zip(ice, COLOURS, strict=True):
+        assert np.abs(layer.mean(axis=(0, 1)) - colour).max() < 1

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
@@ -13,13 +13,15 @@ if TYPE_CHECKING:
 
     from numpy.typing import ArrayLike, NDArray
 
+T = TypeVar("T")
+
 # Rows of a float32 softmax sum to 1 within about 1e-6; halves carry 11 bits. Logits miss by far more than either.
 SUM_TOLERANCE = 1e-4
 HALF_SUM_TOLERANCE = 1e-3
 
 # 8,192 rows of ten float64 fit a second-level cache, where a block's columns are reduced at full speed.
 BLOCK = 8192
-MANY_BLOCKS = 16
+MANY_BLOCKS = 8
 
 
 def array(x: ArrayLike, name: str) -> NDArray[Any]:
@@ -109,19 +111,17 @@ def columns(a: NDArray[Any], rows: slice, name: str = "probs") -> NDArray[np.flo
     return block
 
 
-def each_block(work: Callable[[slice], None], n: int) -> None:
-    """Call `work` for consecutive slices of n rows, on a few threads when they are many.
+def each_block(work: Callable[[slice], T], n: int, size: int = BLOCK) -> list[T]:
+    """What `work` gives for consecutive slices of n rows, in their order; on a few threads when there are many.
 
-    numpy lets go of the interpreter while it computes, so threads help; errors are raised in the order of the rows.
+    numpy lets go of the interpreter while it computes, so threads help. Results and errors come in the order of the
+    rows, whichever thread was first.
     """
-    slices = [slice(start, min(start + BLOCK, n)) for start in range(0, n, BLOCK)]
+    slices = [slice(start, min(start + size, n)) for start in range(0, n, size)]
     if len(slices) < MANY_BLOCKS:
-        for rows in slices:
-            work(rows)
-        return
+        return [work(rows) for rows in slices]
     with ThreadPoolExecutor(min(4, os.cpu_count() or 1)) as pool:
-        for _ in pool.map(work, slices):
-            pass
+        return list(pool.map(work, slices))
 
 
 def labels(y: ArrayLike, n: int, classes: int, name: str = "labels") -> NDArray[np.int64]:

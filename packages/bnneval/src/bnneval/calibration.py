@@ -95,16 +95,17 @@ def binned(confidence: NDArray[np.float64], hit: NDArray[np.bool_], bins: int, s
     else:
         # A quantile that falls on a sample is decided by rounding; this is scikit-learn's expression, to round alike.
         edges = np.percentile(confidence, np.linspace(0, 1, bins + 1) * 100)
-    counted, total = np.zeros(2 * bins, dtype=np.int64), np.zeros(2 * bins)
-    for start in range(0, len(confidence), STRETCH):
-        values = confidence[start : start + STRETCH]
-        index = _bin_index(values, edges[1:-1]) + bins * hit[start : start + STRETCH]
-        counted += np.bincount(index, minlength=2 * bins)
-        total += np.bincount(index, weights=values, minlength=2 * bins)
-    missed, hits = counted.reshape(2, bins)
+
+    def tally(rows: slice) -> NDArray[np.float64]:
+        values = confidence[rows]
+        index = _bin_index(values, edges[1:-1]) + bins * hit[rows]
+        counts, sums = np.bincount(index, minlength=2 * bins), np.bincount(index, values, minlength=2 * bins)
+        return np.stack([counts, sums]).astype(np.float64, copy=False).reshape(2, 2, bins)
+
+    (missed, hits), sums = np.sum(_check.each_block(tally, len(hit), STRETCH), axis=0)
     counts = missed + hits
     with np.errstate(invalid="ignore"):
-        return Reliability(edges, counts, total.reshape(2, bins).sum(axis=0) / counts, hits / counts)
+        return Reliability(edges, counts.astype(np.int64), sums.sum(axis=0) / counts, hits / counts)
 
 
 def _bin_index(confidence: NDArray[np.float64], inner: NDArray[np.float64]) -> NDArray[np.int64]:

@@ -23,6 +23,15 @@ if TYPE_CHECKING:
 # The original draws from the first five of six, so frost6.jpg is never seen.
 PHOTOGRAPHS = ("frost1.png", "frost2.png", "frost3.png", "frost4.jpg", "frost5.jpg")
 
+# Mean colour and standard deviation of the five photographs at a fifth of their size (the second and third are alike).
+COLOURS = (
+    ((78, 149, 166), 43),
+    ((201, 205, 214), 23),
+    ((201, 205, 214), 23),
+    ((138, 153, 166), 31),
+    ((112, 123, 135), 44),
+)
+
 
 class Textures(NamedTuple):
     """Ice to lay over images: where it comes from ("photographs" or "procedural") and five (H, W, 3) byte arrays."""
@@ -53,25 +62,20 @@ def _photograph(path: Path) -> NDArray[np.uint8]:
 
 @cache
 def _procedural() -> Textures:
-    """Five bluish textures of crystals: ridges of smoothed noise over a soft cloud, always the same.
-
-    Mean and contrast follow the photographs': their mean levels are 72 to 150 with standard deviation about 60.
-    """
+    """Five textures, always the same: fine crystals on soft clouds, with the photographs' colours and contrast."""
     ice = []
-    for number in range(5):
+    for number, (colour, spread) in enumerate(COLOURS):
         rng = np.random.default_rng([5, number])
-        cloud = plasma(128, 1.8, rng)
-        veins = (
-            1
-            - np.abs(
-                ndimage.gaussian_filter(rng.normal(size=(128, 128)), (1 + number % 2, 2 - number % 2), mode="wrap")
-            )
-            * 6
-        )
-        grey = np.clip(0.45 * cloud + 0.45 * np.clip(veins, 0, 1) ** 2, 0, 1)
-        tint = np.array([0.80, 0.93, 1.0])
-        ice.append((grey[..., None] ** (1 / tint) * 255).astype(np.uint8))
+        crystals = ndimage.gaussian_filter(rng.normal(size=(128, 128)), 0.8, mode="wrap")
+        clouds = plasma(128, 1.8, rng)
+        grey = _standard(_standard(crystals) + _standard(clouds))
+        ice.append(np.clip(np.array(colour) + spread * grey[..., None], 0, 255).astype(np.uint8))
     return Textures("procedural", tuple(ice))
+
+
+def _standard(x: NDArray[np.float64]) -> NDArray[np.float64]:
+    scaled: NDArray[np.float64] = (x - x.mean()) / x.std()
+    return scaled
 
 
 def frost(image: Image, rng: np.random.Generator, keep: float, cover: float, source: Textures | None = None) -> Image:
