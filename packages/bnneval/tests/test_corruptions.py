@@ -64,6 +64,12 @@ PINNED = {
 }
 
 
+@pytest.mark.parametrize("name", CORRUPTIONS)
+def test_the_layout_in_memory_does_not_matter(name, photos):
+    planar = np.ascontiguousarray(photos[:2].transpose(0, 3, 1, 2)).transpose(0, 2, 3, 1)
+    assert (corrupt(planar, name, 2) == corrupt(photos[:2], name, 2)).all()
+
+
 # Noise. 256 images of one level are 786,432 values: the standard error of a variance is 0.16 %, so 1 % is 6 of them.
 @pytest.mark.parametrize("severity", SEVERITIES)
 def test_gaussian_noise_has_its_variance_and_truncation_darkens_by_half_a_level(severity):

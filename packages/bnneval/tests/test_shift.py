@@ -97,6 +97,20 @@ def test_entropy_of_the_toy_rises_with_brightness_and_the_trend_says_so(photos):
     assert trend.p_value == pytest.approx(1 / 120**2, rel=1e-9)  # one of 120 orders, twice
 
 
+def test_what_is_predicted_is_what_was_corrupted(photos):
+    # A reference implementation built the altered set and then predicted the unaltered one.
+    seen = []
+
+    def record(images):
+        seen.append(np.array(images))
+        return toy(images)
+
+    bnneval.evaluate_shift(record, photos, np.zeros(8, int), ("glass_blur",), (2, 4), seed=5)
+    assert (seen[0] == bnneval.corrupt(photos, "glass_blur", 2, seed=5)).all()
+    assert (seen[1] == bnneval.corrupt(photos, "glass_blur", 4, seed=5)).all()
+    assert (seen[2] == photos).all()
+
+
 def test_batches_do_not_change_the_result(photos):
     whole, split = (
         bnneval.evaluate_shift(toy, photos, np.zeros(8, int), ("shot_noise", "frost"), (1, 5), batch=b) for b in (8, 3)
