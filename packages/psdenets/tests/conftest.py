@@ -14,8 +14,26 @@ settings.register_profile("ordinary", derandomize=True, deadline=None, max_examp
 settings.load_profile("ordinary")
 
 # A run of seconds: 4 x 4 pixels after the squeeze, few channels, few images.
-SMALL = ["--width", "4", "--steps", "3", "--drift", "1-4-1", "--limit-train", "96", "--limit-test", "40",
-         "--batch-size", "16", "--epochs", "2", "--test-samples", "2", "--epoch-samples", "1", "--threads", "1"]  # fmt: skip
+SMALL = [
+    "--width",
+    "4",
+    "--steps",
+    "3",
+    "--drift",
+    "1-4-1",
+    "--limit-train",
+    "96",
+    "--limit-test",
+    "40",
+    "--batch-size",
+    "16",
+    "--epochs",
+    "2",
+    "--test-samples",
+    "2",
+    "--threads",
+    "1",
+]
 
 
 @pytest.fixture(autouse=True)

@@ -2,10 +2,9 @@ from __future__ import annotations
 
 import pytest
 import torch
-from sdeweights import flatten
-
 from psdenets.blocks import ACTIVATIONS, hidden_drift
 from psdenets.squeeze import depth_to_space, space_to_depth
+from sdeweights import flatten
 
 
 def weights_in(name, channels, width):

@@ -4,7 +4,6 @@ import json
 
 import pytest
 import yaml
-
 from psdenets.config import Config
 from psdenets.train import main
 
@@ -114,10 +113,12 @@ def test_presets_are_listed(capsys):
 def test_help_does_not_wait_for_torch(command):
     result = command("train", "--help")
     assert result.returncode == 0
-    for name in ("--cut", "--order", "--ratio", "--share", "--t1", "--t2", "--at-t2", "--model", "--preset", "--dataset",
-                 "--data-root", "--epochs", "--steps", "--batch-size", "--samples", "--test-samples", "--seed",
-                 "--limit-train", "--limit-test", "--out", "--resume", "--device", "--max-seconds", "--scope", "--head",
-                 "--kappa", "--config", "--print_config", "--list-presets"):  # fmt: skip
+    promised = (
+        "--cut --order --ratio --share --t1 --t2 --at-t2 --model --preset --dataset --data-root --epochs --steps "
+        "--batch-size --samples --test-samples --seed --limit-train --limit-test --out --resume --device --max-seconds "
+        "--scope --head --kappa --config --print_config --list-presets"
+    )
+    for name in promised.split():
         assert f"{name} " in result.stdout or f"{name}\n" in result.stdout, name
 
 
@@ -125,7 +126,10 @@ def test_the_parser_imports_neither_torch_nor_sklearn():
     import subprocess
     import sys
 
-    code = "import sys; from psdenets.cli import train_parser; train_parser(); print(sorted({'torch', 'sklearn', 'matplotlib'} & set(sys.modules)))"
+    code = (
+        "import sys; from psdenets.cli import train_parser; train_parser(); "
+        "print(sorted({'torch', 'sklearn', 'matplotlib'} & set(sys.modules)))"
+    )
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "[]\n"
 
 

@@ -6,9 +6,8 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from torch.nn import functional as F
-
 from psdenets.layers import TimedConv, TimedConvTranspose
+from torch.nn import functional as F
 
 t64 = {"dtype": torch.float64}
 

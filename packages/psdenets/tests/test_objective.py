@@ -6,7 +6,6 @@ import math
 
 import pytest
 import torch
-
 from psdenets import Config, build
 from psdenets.objective import kappa_at, objective
 from psdenets.schedules import rate
@@ -37,7 +36,7 @@ def test_kappa_one_half_is_the_exact_elbo():
     path = weights.paths[0]
     process = model.deep_blocks[0].process
     u = [
-        (process.drift(path.ts[k], path.w[0, k]) - process.prior.drift(path.ts[k], path.w[0, k])) / 0.1
+        (process.drift(path.ts[k], path.w[0, k]) - process.prior.drift(path.ts[k], path.w[0, k])) / 0.05
         for k in range(path.steps)
     ]
     path_kl = 0.5 * sum(u_k.square().sum() * (path.times[k + 1] - path.times[k]) for k, u_k in enumerate(u))

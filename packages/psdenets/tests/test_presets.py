@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pytest
-
 from psdenets import PRESETS, BadInput, Config, build, preset
 
 PAPER = [name for name in PRESETS if "-cpu-" not in name]

@@ -13,11 +13,10 @@ import time
 import numpy as np
 import pytest
 import torch
-from safetensors.torch import load_file
-
 from psdenets.checkpoint import Checkpoints, Snapshot
 from psdenets.errors import BadInput
 from psdenets.train import main
+from safetensors.torch import load_file
 
 # Everything that has a state: averaged weights, a random head, two samples, augmentation, warm-up, the best weights.
 STATEFUL = ["--cut", "full", "--ema", "0.9", "--head", "meanfield", "--augment", "jitter", "--samples", "2",
@@ -45,8 +44,26 @@ def uninterrupted(tmp_path_factory):
 
 
 def finished(path, *more):
-    flags = ["--width", "4", "--steps", "3", "--drift", "1-4-1", "--limit-train", "96", "--limit-test", "40",
-             "--batch-size", "16", "--epochs", "2", "--test-samples", "2", "--epoch-samples", "1", "--threads", "1"]  # fmt: skip
+    flags = [
+        "--width",
+        "4",
+        "--steps",
+        "3",
+        "--drift",
+        "1-4-1",
+        "--limit-train",
+        "96",
+        "--limit-test",
+        "40",
+        "--batch-size",
+        "16",
+        "--epochs",
+        "2",
+        "--test-samples",
+        "2",
+        "--threads",
+        "1",
+    ]  # those of the fixture `small`, which has another scope
     assert main(["--out", str(path), *flags, *STATEFUL, *more]) == 0
     return path
 
@@ -138,7 +155,7 @@ def test_resuming_with_another_value_is_refused(uninterrupted, capsys):
         assert main(["--out", str(uninterrupted), "--resume", "--lr", "0.5"]) == 2
     finally:
         (uninterrupted / "hidden").rename(uninterrupted / "metrics.json")
-    assert "expected --lr 0.005 as in" in capsys.readouterr().err
+    assert "expected --lr 0.01 as in" in capsys.readouterr().err
 
 
 def test_a_full_disk_is_one_line_and_leaves_the_last_checkpoint(tmp_path, small):

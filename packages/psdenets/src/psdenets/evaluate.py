@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import math
 import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
@@ -83,7 +84,7 @@ def evaluate(args: argparse.Namespace) -> str:
         foreign = outside.probs
     metrics = report(inside.probs, inside.labels, foreign)
     result: dict[str, Any] = {
-        "metrics": metrics,
+        "metrics": _without_nan(metrics),
         "run_dir": str(args.run_dir),
         "samples": samples,
         "seed": seed,
@@ -97,6 +98,15 @@ def evaluate(args: argparse.Namespace) -> str:
     _plots(out, inside.probs, inside.labels, foreign, args.ood)
     write_json(out.file("metrics.json"), result)
     return "\n".join([*lines, f"written to {out.path}", ""])
+
+
+def _without_nan(value: Any) -> Any:
+    """The mean confidence of a bin without images is NaN, which JSON does not know: null."""
+    if isinstance(value, dict):
+        return {key: _without_nan(inner) for key, inner in value.items()}
+    if isinstance(value, list):
+        return [_without_nan(inner) for inner in value]
+    return None if isinstance(value, float) and math.isnan(value) else value
 
 
 def _corruptions(

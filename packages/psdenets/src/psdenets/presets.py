@@ -77,10 +77,7 @@ _CPU: dict[str, Values] = {
         "batch_size": 128,
         "width": 32,
         "steps": 6,
-        "sigma": 0.1,
-        "augment": "jitter",
         "test_samples": 10,
-        "epoch_samples": 1,
     },
     "cifar10": {
         "dataset": "cifar10",
@@ -89,10 +86,8 @@ _CPU: dict[str, Values] = {
         "blocks": "1-1",
         "width": 48,
         "steps": 4,
-        "sigma": 0.05,
         "augment": "crop-flip",
         "test_samples": 10,
-        "epoch_samples": 1,
     },
 }
 

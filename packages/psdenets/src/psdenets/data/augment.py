@@ -1,8 +1,8 @@
 """Random changes to training images, a whole batch at a time, before they become numbers in [0, 1].
 
 none        nothing
-jitter      turned by up to 8 degrees, scaled by up to 8 %, moved by up to 1/16 of the side       drawings, digits
-crop-flip   moved by up to 1/8 of the side, zeros coming in, and half the images mirrored         as for CIFAR-10: 4 of 32
+jitter      turned by up to 8 degrees, scaled by up to 8 %, moved by up to 1/16 of the side   digits, drawings
+crop-flip   moved by up to 1/8 of the side, zeros coming in, half the images mirrored         CIFAR-10: 4 of 32
 """
 
 from __future__ import annotations

@@ -1,0 +1,143 @@
+"""Evaluating a finished run, classifying pictures with it, and its report."""
+
+from __future__ import annotations
+
+import json
+import re
+from html.parser import HTMLParser
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+from psdenets import BadInput, Config, build, evaluate, load, predict
+from psdenets.data import load_splits
+
+
+def failing(main, capsys, *args):
+    assert main([str(a) for a in args]) == 2
+    err = capsys.readouterr().err
+    assert err.count("\n") == 1
+    return err
+
+
+@pytest.fixture
+def pictures(tmp_path):
+    test = load_splits(Config()).test
+    paths = []
+    for i in range(3):
+        paths.append(tmp_path / f"digit{i}.png")
+        Image.fromarray(test.pixels[i, 0].numpy()).save(paths[-1])
+    return paths
+
+
+def test_predict_gives_class_probability_and_entropy(small_run, pictures, capsys):
+    assert predict.main([str(small_run), *map(str, pictures)]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) == 3
+    assert all(re.search(r"digit\d\.png  \d  \d+\.\d%  entropy \d\.\d{3}$", line) for line in lines)
+
+
+def test_predict_json_agrees_with_the_model(small_run, pictures, capsys):
+    assert predict.main([str(small_run), "--json", "--samples", "4", *map(str, pictures)]) == 0
+    rows = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    from psdenets.seeds import generator
+
+    x = load_splits(Config()).test.pixels[:3].float() / 255
+    probs = load(small_run).predict_proba(x, 4, generator(0, "predict")).double()
+    for row, p in zip(rows, probs, strict=True):
+        assert row["class"] == str(int(p.argmax()))
+        assert row["probability"] == pytest.approx(float(p.max()), abs=1e-6)
+        assert row["entropy"] == pytest.approx(float(torch.special.entr(p).sum()), abs=1e-5)
+        assert sum(row["probabilities"].values()) == pytest.approx(1, abs=1e-12)
+        assert 0 <= row["epistemic"] <= row["entropy"]
+
+
+def test_predict_takes_a_folder(small_run, pictures, capsys):
+    assert predict.main([str(small_run), str(pictures[0].parent)]) == 0
+    assert capsys.readouterr().out.count("entropy") == 3
+
+
+def test_bad_pictures_are_one_line_and_exit_status_2(small_run, tmp_path, capsys):
+    (tmp_path / "text.png").write_text("no picture")
+    Image.new("L", (1, 1)).save(tmp_path / "dot.png")
+    (tmp_path / "empty").mkdir()
+    expected = {"text.png": "something else", "dot.png": "at least 2 x 2 pixels", "gone.png": "no such file",
+                "empty": "got none"}  # fmt: skip
+    for name, message in expected.items():
+        assert message in failing(predict.main, capsys, small_run, tmp_path / name)
+    assert "expected a run directory" in failing(predict.main, capsys, tmp_path, tmp_path / "dot.png")
+    assert "required" in failing(predict.main, capsys, small_run)
+
+
+def test_evaluate_with_foreign_images(small_run, tmp_path, capsys):
+    args = [str(small_run), "--samples", "3", "--ood", "noise", "--out", str(tmp_path / "e"), "--limit-test", "40"]
+    assert evaluate.main(args) == 0
+    assert "auroc" in capsys.readouterr().out
+    result = json.loads((tmp_path / "e" / "metrics.json").read_text())
+    assert result["samples"] == 3
+    assert result["metrics"]["ood"]["samples"] == 40
+    with np.load(tmp_path / "e" / "predictions.npz") as archive:
+        assert archive["probs"].shape == (3, 40, 10)
+    names = {path.name for path in (tmp_path / "e").iterdir()}
+    assert names == {"metrics.json", "predictions.npz", "ood.npz", "reliability.png", "roc.png", "entropy.png"}
+
+
+def test_evaluate_with_the_runs_own_samples_repeats_its_numbers(small_run, tmp_path):
+    assert evaluate.main([str(small_run), "--out", str(tmp_path / "e")]) == 0
+    ours = json.loads((tmp_path / "e" / "metrics.json").read_text())["metrics"]
+    final = json.loads((small_run / "metrics.json").read_text())
+    for name in ("accuracy", "ece", "nll", "brier"):
+        assert ours[name] == pytest.approx(final[name], rel=1e-12)
+
+
+def test_evaluate_refuses_what_it_cannot_do(small_run, tmp_path, capsys):
+    assert "expected --ood" in failing(evaluate.main, capsys, small_run, "--ood", "mars")
+    assert "at least 1" in failing(evaluate.main, capsys, small_run, "--samples", "0")
+    assert "cannot corrupt" in failing(evaluate.main, capsys, small_run, "--corruptions", "--out", tmp_path / "e")
+    assert "expected a run directory" in failing(evaluate.main, capsys, tmp_path / "nothing")
+
+
+def test_a_run_that_is_not_finished_cannot_be_loaded(small_run, tmp_path):
+    for name in ("config.json", "data.json"):
+        (tmp_path / name).write_text((small_run / name).read_text())
+    with pytest.raises(BadInput, match="--resume finishes it"):
+        load(tmp_path)
+
+
+def test_corruptions_of_a_colour_model(tmp_path):
+    """The model is never trained; the numbers only have to be there and the clean ones in their place."""
+    from psdenets.data.images import Images
+    from psdenets.evaluate import _corruptions
+    from psdenets.rundir import RunDir
+
+    model = build(Config(dataset="cifar10", width=2, steps=3, drift="1-2-1"))
+    g = torch.Generator().manual_seed(0)
+    test = Images(torch.randint(256, (2, 3, 32, 32), generator=g, dtype=torch.uint8), torch.tensor([0, 1]))
+    result, shown = _corruptions(model, test, 1, 0, None, RunDir(tmp_path))
+    assert len(result["corruptions"]) == 19
+    assert list(result["by_severity"]) == ["1", "2", "3", "4", "5"]
+    assert shown.count("severity") == 5
+
+
+class Reader(HTMLParser):
+    def __init__(self):
+        super().__init__()
+        self.links, self.text, self.images = [], "", 0
+
+    def handle_starttag(self, tag, attrs):
+        self.links += [value for name, value in attrs if name in ("src", "href")]
+        self.images += tag == "img"
+
+    def handle_data(self, data):
+        self.text += data
+
+
+def test_the_report_is_one_page_that_needs_nothing_else(small_run):
+    reader = Reader()
+    reader.feed((small_run / "report.html").read_text())
+    assert all(link.startswith("data:image/png;base64,") for link in reader.links)
+    assert reader.images == 4 + 24  # plots, and twelve most and least certain images
+    metrics = json.loads((small_run / "metrics.json").read_text())
+    for expected in (f"{metrics['accuracy']:.2%}", f"{metrics['ece']:.2%}", "Least certain", "batch_size", "torch"):
+        assert expected in reader.text
