@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from numpy.typing import ArrayLike, NDArray
+
+ANY_CLASS = np.iinfo(np.int64).max  # how many classes there are is known once the model has predicted
 
 Predict = Callable[[Any], Any]
 """(n, H, W, 3) bytes to (n, C) probabilities, or (S, n, C) of which the mean is taken."""
@@ -145,10 +148,8 @@ def evaluate_shift(
     def corrupted(name: str, severity: int, rows: slice) -> NDArray[np.uint8]:
         return corrupt(x[rows], name, severity, seed, start=rows.start, frost=ice)
 
-    source = ice.source if "frost" in corruptions else "not used"
-    return _evaluate(
-        predict, labels, len(x), corrupted, (tuple(corruptions), tuple(severities)), batch, bins, x, source
-    )
+    trial = _Trial(predict, _check.labels(labels, len(x), ANY_CLASS), batch, bins)
+    return trial.run(corrupted, corruptions, severities, x, ice.source if "frost" in corruptions else "not used")
 
 
 def evaluate_cifar10c(
@@ -162,48 +163,56 @@ def evaluate_cifar10c(
 ) -> Shift:
     """The same on the official files in `folder`; `clean` is the uncorrupted test set in the same order, if at hand."""
     data = Cifar10C(folder)
-    names = data.corruptions if corruptions is None else tuple(corruptions)
-    labels = data.labels()
 
     def official(name: str, severity: int, rows: slice) -> NDArray[np.uint8]:
         return np.array(data.images(name, severity)[rows])
 
     x = None if clean is None else _check.images(clean, "clean")
-    return _evaluate(
-        predict, labels, len(labels), official, (names, tuple(severities)), batch, bins, x, "official files"
-    )
+    names = data.corruptions if corruptions is None else corruptions
+    return _Trial(predict, data.labels(), batch, bins).run(official, names, severities, x, "official files")
 
 
-def _evaluate(
-    predict: Predict,
-    labels: ArrayLike,
-    n: int,
-    corrupted: Callable[[str, int, slice], NDArray[np.uint8]],
-    axes: tuple[Sequence[str], Sequence[int]],
-    batch: int,
-    bins: int,
-    clean: NDArray[np.uint8] | None,
-    frost: str,
-) -> Shift:
-    names, severities = axes
-    if not names or not severities:
-        raise ValueError("expected at least one corruption and one severity, got none")
-    y = _check.labels(labels, n, np.iinfo(np.int64).max)
-    size = _check.whole(batch, "batch", 1)
-    blocks = [slice(start, min(start + size, n)) for start in range(0, n, size)]
-    probs = {
-        (name, severity): np.concatenate([_predicted(predict, corrupted(name, severity, b)) for b in blocks])
-        for name in names
-        for severity in severities
-    }
-    cells = {name: {s: _cell(probs[name, s], y, bins) for s in severities} for name in names}
-    pooled = {
-        s: _cell(np.concatenate([probs[name, s] for name in names]), np.tile(y, len(names)), bins) for s in severities
-    }
-    on_clean = None
-    if clean is not None:
-        on_clean = _cell(np.concatenate([_predicted(predict, clean[b]) for b in blocks]), y, bins)
-    return Shift(on_clean, cells, pooled, frost)
+@dataclass(frozen=True)
+class _Trial:
+    """A model and the labels of the images it will see, read `batch` at a time and scored with `bins` bins."""
+
+    predict: Predict
+    labels: NDArray[np.int64]
+    batch: int
+    bins: int
+
+    def __post_init__(self) -> None:
+        _check.whole(self.batch, "batch", 1)
+
+    def run(
+        self,
+        corrupted: Callable[[str, int, slice], NDArray[np.uint8]],
+        names: Sequence[str],
+        severities: Sequence[int],
+        clean: NDArray[np.uint8] | None,
+        frost: str,
+    ) -> Shift:
+        """Every corruption at every severity, and the clean images where they are given."""
+        if not names or not severities:
+            raise ValueError("expected at least one corruption and one severity, got none")
+        probs = {name: {s: self._probs(partial(corrupted, name, s)) for s in severities} for name in names}
+        cells = {name: {s: self._cell([p]) for s, p in row.items()} for name, row in probs.items()}
+        pooled = {s: self._cell([row[s] for row in probs.values()]) for s in severities}
+        on_clean = None if clean is None else self._cell([self._probs(clean.__getitem__)])
+        return Shift(on_clean, cells, pooled, frost)
+
+    def _probs(self, images: Callable[[slice], NDArray[np.uint8]]) -> NDArray[np.float64]:
+        """(N, C) predictions for all images, which are asked for a slice at a time."""
+        n = len(self.labels)
+        slices = [slice(start, min(start + self.batch, n)) for start in range(0, n, self.batch)]
+        return np.concatenate([_predicted(self.predict, images(rows)) for rows in slices])
+
+    def _cell(self, sets: list[NDArray[np.float64]]) -> Cell:
+        """Scores of one or more sets of predictions for the same images, pooled."""
+        probs, labels = np.concatenate(sets), np.tile(self.labels, len(sets))
+        entropy = predictive_entropy(probs)
+        scores = accuracy(probs, labels), ece(probs, labels, self.bins), nll(probs, labels)
+        return Cell(float(entropy.mean()), float(entropy.std()), *scores)
 
 
 def _predicted(predict: Predict, images: NDArray[np.uint8]) -> NDArray[np.float64]:
@@ -216,14 +225,3 @@ def _predicted(predict: Predict, images: NDArray[np.uint8]) -> NDArray[np.float6
     if len(p) != len(images):
         raise ValueError(f"expected predict(images) with {len(images)} rows, got {len(p)}")
     return p
-
-
-def _cell(probs: NDArray[np.float64], labels: NDArray[np.int64], bins: int) -> Cell:
-    entropy = predictive_entropy(probs)
-    return Cell(
-        float(entropy.mean()),
-        float(entropy.std()),
-        accuracy(probs, labels),
-        ece(probs, labels, bins),
-        nll(probs, labels),
-    )
