@@ -80,16 +80,16 @@ def check_roc(inside, outside):
     assert bnneval.fpr_at_tpr(inside, outside) == fpr[tpr >= 0.95].min()
 
 
-# (comparisons a case, cases in the ordinary run): 6 * 600 + 3 * 800 + 1 * 2000 + 7 * 450 = 11,150 comparisons.
+# Comparisons in the ordinary run: 6 * 600 + 2 * 1000 + 2000 + 7 * 450 = 10,750, and some 430 of NLL.
 def test_calibration_errors_agree_with_sklearn_on_3600_random_comparisons():
     rng = np.random.default_rng(1)
     for _ in range(600):
         check_calibration(*random_predictions(rng), bins=int(rng.integers(1, 40)))
 
 
-def test_accuracy_brier_and_nll_agree_with_sklearn_on_2400_random_comparisons():
+def test_accuracy_brier_and_nll_agree_with_sklearn_on_1000_random_cases():
     rng = np.random.default_rng(2)
-    for _ in range(800):
+    for _ in range(1000):
         check_scores(*random_predictions(rng))
 
 
