@@ -61,7 +61,7 @@ def training_curves(history: list[dict[str, Any]]) -> Figure:
             ax.plot(epochs, values, color=colour, linestyle=_LINES[part], linewidth=1.5, label=part)
         ax.set(xlabel="epoch", ylabel=label)
     axes[1].set_ylim(bottom=0)
-    axes[0].legend()
+    axes[0].legend(frameon=False)
     return figure
 
 
@@ -87,7 +87,7 @@ def weight_paths(model: Classifier) -> Figure:
         kind = "stochastic" if k in process.S else "deterministic"
         ax.plot([], [], color=colour, label=f"weight {k} ({kind})")
     ax.set(xlabel=f"depth t of block {b + 1}", ylabel="w", xlim=(0, 1))
-    ax.legend(fontsize=8, loc="upper left", bbox_to_anchor=(1.0, 1.0))
+    ax.legend(fontsize=8, frameon=False, loc="upper left", bbox_to_anchor=(1.0, 1.0))
     return figure
 
 

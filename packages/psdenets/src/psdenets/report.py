@@ -30,9 +30,9 @@ p { margin: .3rem 0 .8rem } .soft { color: var(--soft) }
 .card { border: 1px solid var(--line); border-radius: .6rem; padding: .7rem .9rem }
 .card b { display: block; font-size: 1.45rem; color: var(--accent); font-variant-numeric: tabular-nums }
 .plots { display: flex; flex-wrap: wrap; gap: 1.2rem; align-items: flex-start } .plots img { max-width: 100% }
-.images { display: grid; grid-template-columns: repeat(auto-fill, minmax(6.4rem, 1fr)); gap: .7rem }
+.images { display: grid; grid-template-columns: repeat(6, minmax(0, 1fr)); gap: .7rem }
 figure { margin: 0; text-align: center; font-size: .78rem; line-height: 1.3 }
-figure img { width: 5.6rem; height: 5.6rem; image-rendering: pixelated;
+figure img { width: 100%; max-width: 6.5rem; image-rendering: pixelated;
   border: 1px solid var(--line); border-radius: .3rem }
 .wrong { color: #b42318 }
 table { border-collapse: collapse; font-size: .85rem; width: 100% }

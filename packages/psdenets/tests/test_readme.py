@@ -1,0 +1,56 @@
+"""Every command and example of the README runs."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from PIL import Image
+
+from psdenets import evaluate, predict, train
+
+README = (Path(__file__).parents[1] / "README.md").read_text()
+COMMANDS = re.findall(r"^\$ python -m psdenets\.(\w+)(.*)$", README, re.MULTILINE)
+MAINS = {"train": train.main, "evaluate": evaluate.main, "predict": predict.main}
+QUICK = "--width 4 --drift 1-4-1 --limit-train 64 --limit-test 40 --batch-size 32 --epochs 1 --test-samples 1".split()
+
+
+def test_the_readme_has_commands():
+    assert len(COMMANDS) >= 12
+    assert {name for name, _ in COMMANDS} == set(MAINS)
+
+
+def test_every_command_runs_with_a_small_network(tmp_path, monkeypatch, capsys):
+    """In the README's order, as one command may need the run of another. The full ones are in the deep test below."""
+    monkeypatch.chdir(tmp_path)
+    Image.new("L", (8, 8), 99).save("digit.png")
+    for name, rest in COMMANDS:
+        args = shlex.split(rest)
+        quick = QUICK if name == "train" and not {"--resume", "--list-presets"} & set(args) else []
+        assert MAINS[name]([*args, *quick]) == 0, (name, rest, capsys.readouterr().err)
+
+
+def test_the_python_example_runs(tmp_path):
+    (code,) = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
+    subprocess.run([sys.executable, "-c", code], check=True, cwd=tmp_path, env=os.environ)
+
+
+@pytest.mark.deep
+@pytest.mark.parametrize(
+    "flags",
+    ["vertical", "vertical --order sde-first", "horizontal", "both", "full", "none"],
+)
+def test_digits_reach_97_percent_and_an_ece_of_3_percent(flags, tmp_path):
+    """Takes about a minute of CPU time each; the two minutes of the README are not checked on a machine that may be busy."""
+    out = tmp_path / "run"
+    command = [sys.executable, "-m", "psdenets.train", "--cut", *flags.split(), "--out", str(out)]
+    subprocess.run(command, check=True)
+    metrics = json.loads((out / "metrics.json").read_text())
+    assert metrics["accuracy"] >= 0.97
+    assert metrics["ece"] <= 0.03
