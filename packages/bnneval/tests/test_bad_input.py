@@ -22,6 +22,8 @@ PROBS = {
     "log-probabilities": (np.log(GOOD), r"probs >= 0, got -1.20397 in row 0"),
     "NaN": (np.array([[0.7, 0.3], [np.nan, 0.8]]), r"finite probs, got nan in row 1"),
     "infinite": (np.array([[np.inf, 0.3], [0.2, 0.8]]), r"finite probs, got inf in row 0"),
+    "both infinities": (np.array([[np.inf, -np.inf], [0.2, 0.8]]), r"finite probs, got inf in row 0"),
+    "huge": (np.array([[1e308, 1e308], [0.2, 0.8]]), r"sum to 1, got a sum of inf in row 0"),
     "negative": (np.array([[1.5, -0.5], [0.2, 0.8]]), r"probs >= 0, got -0.5 in row 0"),
     "one-dimensional": (np.array([0.7, 0.2]), r"shape \(N, C\), got \(2,\)"),
     "samples": (np.stack([GOOD, GOOD]), r"shape \(N, C\), got \(2, 2, 2\)"),

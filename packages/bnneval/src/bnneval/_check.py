@@ -51,9 +51,16 @@ def _tolerance(a: NDArray[Any]) -> float:
     return HALF_SUM_TOLERANCE if a.dtype == np.float16 else SUM_TOLERANCE
 
 
+def _sums(p: NDArray[np.float64], axis: int) -> NDArray[np.float64]:
+    """Sums over the classes, in silence: infinities of both signs give NaN, which fails the check that follows."""
+    with np.errstate(invalid="ignore", over="ignore"):
+        sums: NDArray[np.float64] = p.sum(axis=0) if axis == 0 else np.einsum("nc->n", p)
+    return sums
+
+
 def _reject(rows: NDArray[Any], name: str, tolerance: float, first: int = 0) -> None:
     """Raise for the first row that is no distribution. Called only once one is known to exist."""
-    sums = rows.sum(axis=-1, dtype=np.float64)
+    sums = _sums(rows, axis=-1)
     for bad, what in (
         (~np.isfinite(rows).all(axis=-1), "finite {}"),
         ((rows < 0).any(axis=-1), "{} >= 0"),
@@ -72,7 +79,7 @@ def _worst(row: NDArray[Any]) -> float:
 
 def _check_rows(rows: NDArray[Any], name: str, tolerance: float) -> None:
     # A NaN or an infinity anywhere makes its row's sum fail the comparison, so two cheap reductions see everything.
-    sums = np.einsum("nc->n", rows)
+    sums = _sums(rows, axis=-1)
     if not (rows.min() >= 0 and np.abs(sums - 1).max() <= tolerance):
         _reject(rows, name, tolerance)
 
@@ -105,7 +112,7 @@ def columns(a: NDArray[Any], rows: slice, name: str = "probs") -> NDArray[np.flo
     """
     tolerance = _tolerance(a)
     block = a[rows].T.astype(np.float64, order="C")
-    sums = block.sum(axis=0)
+    sums = _sums(block, axis=0)
     if not (block.min() >= 0 and sums.min() >= 1 - tolerance and sums.max() <= 1 + tolerance):
         _reject(block.T, name, tolerance, first=rows.start)
     return block
