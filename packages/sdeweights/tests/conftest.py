@@ -7,7 +7,9 @@ import torch
 from hypothesis import HealthCheck, settings
 
 slow_is_fine = [HealthCheck.too_slow, HealthCheck.filter_too_much]
-settings.register_profile("ordinary", derandomize=True, deadline=None, max_examples=50, suppress_health_check=slow_is_fine)
+settings.register_profile(
+    "ordinary", derandomize=True, deadline=None, max_examples=50, suppress_health_check=slow_is_fine
+)
 settings.register_profile("deep", deadline=None, max_examples=2000, suppress_health_check=slow_is_fine)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ordinary"))
 

@@ -19,9 +19,13 @@ def pair(ours, theirs, prior, cut, steps=20):
     return (process.sample(steps, 6, generator=seeded(), solver=s) for s in (ours, theirs))
 
 
-@pytest.mark.parametrize(("ours", "theirs"), [("euler", "euler"), ("milstein", "milstein"), ("heun", "heun"), ("midpoint", "midpoint")])
+@pytest.mark.parametrize(
+    ("ours", "theirs"), [("euler", "euler"), ("milstein", "milstein"), ("heun", "heun"), ("midpoint", "midpoint")]
+)
 @pytest.mark.parametrize("prior", [OrnsteinUhlenbeck(sigma=0.5), GENERAL], ids=["additive", "multiplicative"])
-@pytest.mark.parametrize("cut", [Cut.full(), Cut.vertical(0.3, 0.6), Cut.horizontal([0, 2])], ids=["full", "vertical", "horizontal"])
+@pytest.mark.parametrize(
+    "cut", [Cut.full(), Cut.vertical(0.3, 0.6), Cut.horizontal([0, 2])], ids=["full", "vertical", "horizontal"]
+)
 def test_native_schemes_agree_with_torchsde_on_the_same_noise(ours, theirs, prior, cut):
     a, b = pair(ours, f"torchsde:{theirs}", prior, cut)
     assert torch.allclose(a.w, b.w, rtol=0, atol=1e-12)
@@ -75,7 +79,9 @@ def test_torchsdes_own_kl_is_nan_where_a_coordinate_has_no_noise_and_ours_is_not
     _, log_ratio = torchsde.sdeint(Sde(), start, torch.tensor([0.0, 1.0]), method="euler", dt=0.1, logqp=True)
     assert not torch.isfinite(log_ratio).all() or log_ratio.max() > 1e3  # 0.3 / 0: NaN, inf or a clamped nonsense
     drift = SplitDrift(lambda t, w: -w + 0.3, lambda t, w: -w + 0.3, [0], 2)
-    path = WeightProcess(torch.zeros(2), drift, OrnsteinUhlenbeck(sigma=0.5), Cut.horizontal([0])).sample(10, 4, generator=seeded())
+    path = WeightProcess(torch.zeros(2), drift, OrnsteinUhlenbeck(sigma=0.5), Cut.horizontal([0])).sample(
+        10, 4, generator=seeded()
+    )
     assert path.kl.tolist() == pytest.approx([0.5 * 0.36] * 4, rel=1e-12)
 
 
@@ -144,7 +150,10 @@ def test_tighter_tolerance_buys_accuracy_with_evaluations():
 @pytest.mark.parametrize(
     ("how", "message"),
     [
-        ({"solver": "rk"}, "expected solver to be one of euler, heun, midpoint, milstein, sra1, torchsde:euler, .*, got 'rk'"),
+        (
+            {"solver": "rk"},
+            "expected solver to be one of euler, heun, midpoint, milstein, sra1, torchsde:euler, .*, got 'rk'",
+        ),
         ({"solver": "torchsde:nothing"}, "expected solver to be one of .*, got 'torchsde:nothing'"),
         ({"ode_solver": "rk5"}, "expected ode_solver to be one of euler, midpoint, rk4, torchdiffeq:METHOD, got 'rk5'"),
     ],

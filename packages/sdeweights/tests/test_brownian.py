@@ -101,5 +101,7 @@ def test_noise_given_is_noise_used():
     noise = draw(4, 5, 2, 0.1, generator=seeded())
     path = process.sample(10, noise=noise)
     assert torch.allclose(path.w[:, -1], 2 * noise.dB.sum(1), atol=1e-15)
-    with pytest.raises(ValueError, match=r"expected noise of shape \(samples, 10, 2\) with dt=0\.05, got \(4, 5, 2\) with dt=0\.1"):
+    with pytest.raises(
+        ValueError, match=r"expected noise of shape \(samples, 10, 2\) with dt=0\.05, got \(4, 5, 2\) with dt=0\.1"
+    ):
         process.sample(20, noise=noise)

@@ -23,7 +23,13 @@ from sdeweights.hidden import SCHEMES
 from sdeweights.testing import drift_for, observed_order, seeded
 
 METHODS = [*SCHEMES, "torchdiffeq:dopri5"]
-CUTS = [Cut.full(), Cut.none(), Cut.ode_first(0.3), Cut.vertical(0.3, 0.6, "fixed"), Cut.both(0.2, 0.7, [0, 3], "learned")]
+CUTS = [
+    Cut.full(),
+    Cut.none(),
+    Cut.ode_first(0.3),
+    Cut.vertical(0.3, 0.6, "fixed"),
+    Cut.both(0.2, 0.7, [0, 3], "learned"),
+]
 
 
 def tanh_layer(t, h, w):
@@ -82,7 +88,9 @@ def test_shared_prefix_is_bit_equal_to_samples_on_their_own(cut, method):
     assert torch.equal(flow(tanh_layer, H0, path, method), alone)
 
 
-@pytest.mark.parametrize(("cut", "expected"), [(Cut.ode_first(0.3), 7 + 1 + 4 * 2), (Cut.none(), 10), (Cut.full(), 1 + 4 * 9)])
+@pytest.mark.parametrize(
+    ("cut", "expected"), [(Cut.ode_first(0.3), 7 + 1 + 4 * 2), (Cut.none(), 10), (Cut.full(), 1 + 4 * 9)]
+)
 def test_shared_prefix_is_computed_once(cut, expected):
     # 10 Euler steps: those that start at t <= t1 have the same weights for all 4 samples
     calls = []
@@ -186,7 +194,9 @@ def test_module_with_buffers_and_tied_weights():
     w0, f_h = flatten(net)
     assert len(w0) == 4
     assert torch.equal(f_h(torch.tensor(0.0), H0, w0), net(H0))
-    assert torch.equal(f_h(torch.tensor(0.0), H0, 2 * w0), 0.5 * torch.tanh(H0 @ (2 * net.a.weight.T)) @ (2 * net.a.weight.T))
+    assert torch.equal(
+        f_h(torch.tensor(0.0), H0, 2 * w0), 0.5 * torch.tanh(H0 @ (2 * net.a.weight.T)) @ (2 * net.a.weight.T)
+    )
 
 
 def test_convolution_runs_along_a_path_in_float32():
@@ -206,18 +216,35 @@ def test_convolution_runs_along_a_path_in_float32():
 
 def test_hidden_state_that_explodes_names_sample_step_and_time():
     path = sampled(Cut.full())
-    with pytest.raises(NonFiniteState, match=r"h became non-finite in sample 0, step \d of 10, t=0\.\d; norm of h one step before: "):
+    with pytest.raises(
+        NonFiniteState, match=r"h became non-finite in sample 0, step \d of 10, t=0\.\d; norm of h one step before: "
+    ):
         flow(lambda t, h, w: 1e10 * h**9, H0 + 10, path)
 
 
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda path: flow(tanh_layer, H0, path, "rk5"), "expected method to be one of euler, midpoint, rk4, reversible_heun, torchdiffeq:METHOD, got 'rk5'"),
-        (lambda path: flow(tanh_layer, H0, path, gradient="magic"), "expected gradient to be one of backprop, checkpoint, adjoint, got 'magic'"),
-        (lambda path: flow(tanh_layer, H0.float(), path), r"expected h0 of shape \(batch, \.\.\.\), torch\.float64 on cpu like the path, got \(5, 2\), torch\.float32"),
-        (lambda path: flow(tanh_layer, H0, path, "torchdiffeq:dopri5", "adjoint"), 'expected gradient="backprop" and vectorize=False with torchdiffeq:dopri5'),
-        (lambda path: flow(lambda t, h, w: h[:, :1], H0, path), r"expected f_h\(t, h, w\) of the shape \(5, 2\) of h, got \(5, 1\)"),
+        (
+            lambda path: flow(tanh_layer, H0, path, "rk5"),
+            "expected method to be one of euler, midpoint, rk4, reversible_heun, torchdiffeq:METHOD, got 'rk5'",
+        ),
+        (
+            lambda path: flow(tanh_layer, H0, path, gradient="magic"),
+            "expected gradient to be one of backprop, checkpoint, adjoint, got 'magic'",
+        ),
+        (
+            lambda path: flow(tanh_layer, H0.float(), path),
+            r"expected h0 of shape \(batch, \.\.\.\), torch\.float64 on cpu like the path, got \(5, 2\), torch\.float32",
+        ),
+        (
+            lambda path: flow(tanh_layer, H0, path, "torchdiffeq:dopri5", "adjoint"),
+            'expected gradient="backprop" and vectorize=False with torchdiffeq:dopri5',
+        ),
+        (
+            lambda path: flow(lambda t, h, w: h[:, :1], H0, path),
+            r"expected f_h\(t, h, w\) of the shape \(5, 2\) of h, got \(5, 1\)",
+        ),
     ],
 )
 def test_bad_arguments_are_refused_in_one_line(call, message):

@@ -23,7 +23,9 @@ CUTS = [
 class WholeModel(nn.Module):
     """Everything that a loss may be made of: the end of the path, its KL, and a hidden state carried along it."""
 
-    def __init__(self, cut, solver="euler", ode_solver="euler", method="euler", gradient="backprop", steps=5, prior=None):
+    def __init__(
+        self, cut, solver="euler", ode_solver="euler", method="euler", gradient="backprop", steps=5, prior=None
+    ):
         super().__init__()
         prior = prior or OrnsteinUhlenbeck(sigma=0.5)
         net = drift_for(cut, 3)
@@ -131,7 +133,13 @@ def test_adjoint_with_reversible_heun_stays_accurate_over_many_steps_and_in_floa
     process = WeightProcess(torch.tensor([0.9, -0.4, 1.5]), lambda t, w: -w, OrnsteinUhlenbeck(sigma=0.3), Cut.full())
     found = []
     for mode in ("adjoint", "backprop"):
-        h1 = flow(Residual(), torch.linspace(-1, 1, 8).view(4, 2), process.sample(64, 2, generator=seeded()), "reversible_heun", mode)
+        h1 = flow(
+            Residual(),
+            torch.linspace(-1, 1, 8).view(4, 2),
+            process.sample(64, 2, generator=seeded()),
+            "reversible_heun",
+            mode,
+        )
         found.append(torch.autograd.grad(h1.sum(), [process.w0]))
     assert relative(*found) < 1e-4
 
@@ -157,7 +165,9 @@ def test_adjoint_reaches_parameters_of_a_vectorised_module():
 def test_adjoint_refuses_a_function_that_hides_trainable_tensors():
     hidden = torch.tensor(0.5, requires_grad=True)
     process = WeightProcess(torch.ones(1), lambda t, w: -w, Brownian(), Cut.full())
-    with pytest.raises(ValueError, match='expected f_h as an nn.Module for gradient="adjoint", got a function that hides'):
+    with pytest.raises(
+        ValueError, match='expected f_h as an nn.Module for gradient="adjoint", got a function that hides'
+    ):
         flow(lambda t, h, w: hidden * w * h, torch.ones(2, 1), process.sample(4), "euler", "adjoint")
 
 
@@ -165,5 +175,7 @@ def test_adjoint_without_gradients_is_a_plain_integration():
     process = WeightProcess(torch.ones(1), lambda t, w: -w, Brownian(), Cut.full())
     with torch.no_grad():
         path = process.sample(4, generator=seeded())
-        a, b = (flow(lambda t, h, w: w * h, torch.ones(2, 1), path, "midpoint", mode) for mode in ("adjoint", "backprop"))
+        a, b = (
+            flow(lambda t, h, w: w * h, torch.ones(2, 1), path, "midpoint", mode) for mode in ("adjoint", "backprop")
+        )
     assert torch.equal(a, b)

@@ -56,7 +56,9 @@ def test_steps_are_dealt_in_proportion(cut, steps, counts):
 @pytest.mark.parametrize(("cut", "needed"), [(Cut.vertical(0.3, 0.6), 3), (Cut.ode_first(0.1), 2), (Cut.full(), 1)])
 def test_too_few_steps_say_how_many_are_needed(cut, needed):
     assert Grid.of(cut, needed).steps == needed
-    with pytest.raises(ValueError, match=f"expected at least {needed} steps, one for each phase of the cut, got {needed - 1}"):
+    with pytest.raises(
+        ValueError, match=f"expected at least {needed} steps, one for each phase of the cut, got {needed - 1}"
+    ):
         Grid.of(cut, needed - 1)
 
 

@@ -94,7 +94,10 @@ def test_gap_that_grows_with_time_is_summed_at_left_points(n):
 
 
 def test_left_point_sum_converges_to_the_integral_at_first_order():
-    errors = [1 / 6 - sampled([0.0], lambda t, w: t + 0 * w, Brownian(), Cut.full(), n).kl[0].item() for n in (8, 16, 32, 64, 128)]
+    errors = [
+        1 / 6 - sampled([0.0], lambda t, w: t + 0 * w, Brownian(), Cut.full(), n).kl[0].item()
+        for n in (8, 16, 32, 64, 128)
+    ]
     assert observed_order([1 / n for n in (8, 16, 32, 64, 128)], errors) == pytest.approx(1.0, abs=0.05)
 
 
@@ -128,7 +131,9 @@ def ou_against_ou(n):
 
 @pytest.mark.parametrize("n", [1, 10, 100])
 def test_ou_against_ou_without_noise_is_the_closed_form_of_the_sum(n):
-    process = WeightProcess(torch.tensor([W0]), lambda t, w: -THETA_Q * w, OrnsteinUhlenbeck(THETA_P, 0.0, SIGMA), Cut.full())
+    process = WeightProcess(
+        torch.tensor([W0]), lambda t, w: -THETA_Q * w, OrnsteinUhlenbeck(THETA_P, 0.0, SIGMA), Cut.full()
+    )
     path = process.sample(n, noise=no_noise(2, n, 1, 1 / n))
     assert path.kl.tolist() == pytest.approx([ou_against_ou(n)[0]] * 2, rel=1e-10)
     assert path.w[0, -1].item() == pytest.approx(W0 * (1 - THETA_Q / n) ** n, rel=1e-12)
@@ -145,7 +150,9 @@ def test_ou_against_ou_converges_to_the_integral_at_first_order():
 
 def test_ou_against_ou_sampled():
     n, paths = 20, 20_000
-    process = WeightProcess(torch.tensor([W0]), lambda t, w: -THETA_Q * w, OrnsteinUhlenbeck(THETA_P, 0.0, SIGMA), Cut.full())
+    process = WeightProcess(
+        torch.tensor([W0]), lambda t, w: -THETA_Q * w, OrnsteinUhlenbeck(THETA_P, 0.0, SIGMA), Cut.full()
+    )
     with torch.no_grad():
         kl = process.sample(n, samples=paths, generator=seeded(11)).kl
     assert kl.mean().item() == pytest.approx(sum(ou_against_ou(n)), abs=4 * kl.std().item() / paths**0.5)
@@ -183,7 +190,11 @@ def test_expected_sum_is_the_kl_of_the_two_gaussian_chains():
 
 
 def test_kl_is_exactly_zero_where_posterior_and_prior_agree():
-    for prior in (OrnsteinUhlenbeck(1.5, 0.2, 0.3), Brownian(2.0), Prior(lambda t, w: torch.sin(w) * t, lambda t, w: 1 + w**2)):
+    for prior in (
+        OrnsteinUhlenbeck(1.5, 0.2, 0.3),
+        Brownian(2.0),
+        Prior(lambda t, w: torch.sin(w) * t, lambda t, w: 1 + w**2),
+    ):
         path = sampled([0.3, -0.7], prior.drift, prior, Cut.full())
         assert (path.kl == 0).all()
         path = sampled([0.3, -0.7], PriorPlus(prior, lambda t, w: torch.zeros_like(w)), prior, Cut.vertical(0.2, 0.9))
@@ -216,8 +227,10 @@ def test_kl_does_not_change_with_the_coordinates_of_the_weights():
 @pytest.mark.parametrize("cut", [Cut.full(), Cut.vertical(0.3, 0.6, "fixed"), Cut.both(0.2, 0.7, [0, 2])])
 def test_kl_is_the_left_point_sum_on_the_path_whatever_the_solver(solver, cut):
     prior = OrnsteinUhlenbeck(sigma=0.4)
-    net = (lambda t, w: torch.sin(w) * t) if not cut.splits(3) else SplitDrift(
-        lambda t, w: torch.sin(w) * t, lambda t, w: torch.cos(w), [0, 2], 3
+    net = (
+        (lambda t, w: torch.sin(w) * t)
+        if not cut.splits(3)
+        else SplitDrift(lambda t, w: torch.sin(w) * t, lambda t, w: torch.cos(w), [0, 2], 3)
     )
     process = WeightProcess(torch.tensor([0.1, 0.2, 0.3]), PriorPlus(prior, net), prior, cut)
     path = process.sample(10, samples=4, generator=seeded(), solver=solver)
@@ -242,5 +255,7 @@ def test_kl_carried_as_an_extra_coordinate_is_the_same_number():
         f = drift(t, w[..., :1])
         return torch.cat([f, 0.5 * (f / 0.5) ** 2], -1)
 
-    beside = WeightProcess(torch.tensor([0.2, 0.0]), augmented, prior, Cut.horizontal([0]), allow_leak=True).sample(n, noise=noise)
+    beside = WeightProcess(torch.tensor([0.2, 0.0]), augmented, prior, Cut.horizontal([0]), allow_leak=True).sample(
+        n, noise=noise
+    )
     assert torch.allclose(beside.w[:, -1, 1], path.kl, rtol=1e-12)

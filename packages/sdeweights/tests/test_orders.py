@@ -10,7 +10,9 @@ from sdeweights.solvers import ODE_SOLVERS, SDE_SOLVERS, Torchsde, ode_solver, s
 from sdeweights.testing import observed_order, seeded
 
 PATHS = 10_000  # the root mean square error of a scheme is then known to about 1 %
-TORCHSDE = [f"torchsde:{method}" for method in ("euler", "milstein", "srk", "heun", "midpoint", "euler_heun", "log_ode")]
+TORCHSDE = [
+    f"torchsde:{method}" for method in ("euler", "milstein", "srk", "heun", "midpoint", "euler_heun", "log_ode")
+]
 
 
 def strong_errors(process, solver, coarsest, exact, paths, seed, finer=1):
@@ -26,7 +28,9 @@ def strong_errors(process, solver, coarsest, exact, paths, seed, finer=1):
     with torch.no_grad():
         truth = exact(process, noise, finest)
         for factor in (16 * finer, 8 * finer, 4 * finer, 2 * finer, finer):
-            path = process.sample(grid.refine(16 * finer // factor), noise=noise.coarsen(factor), solver=solver, ode_solver="rk4")
+            path = process.sample(
+                grid.refine(16 * finer // factor), noise=noise.coarsen(factor), solver=solver, ode_solver="rk4"
+            )
             errors.append((path.w[:, -1] - truth).square().mean().sqrt().item())
             dts.append(factor * dt)
     return dts, errors

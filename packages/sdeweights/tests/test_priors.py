@@ -62,9 +62,12 @@ def test_one_noise_written_in_every_shape_gives_one_path(g, kind, samples):
     reference = OrnsteinUhlenbeck(sigma=0.5)
     drift = lambda t, w: -w + t  # noqa: E731
     path, expected = (
-        WeightProcess(w0, drift, p, Cut.full()).sample(8, samples=samples, generator=seeded()) for p in (prior, reference)
+        WeightProcess(w0, drift, p, Cut.full()).sample(8, samples=samples, generator=seeded())
+        for p in (prior, reference)
     )
-    assert torch.allclose(path.w, expected.w, rtol=0, atol=1e-12)  # the fast path for a constant against the general one
+    assert torch.allclose(
+        path.w, expected.w, rtol=0, atol=1e-12
+    )  # the fast path for a constant against the general one
     assert torch.allclose(path.kl, expected.kl, rtol=1e-12)
 
 

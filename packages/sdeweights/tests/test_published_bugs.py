@@ -10,7 +10,9 @@ from sdeweights.testing import seeded
 
 
 @pytest.mark.parametrize("steps", [29, 30, 59, 60])
-@pytest.mark.parametrize("cut", [Cut.full(), Cut.ode_first(0.1), Cut.sde_first(0.1), Cut.sde_first(0.7), Cut.horizontal(0.5)])
+@pytest.mark.parametrize(
+    "cut", [Cut.full(), Cut.ode_first(0.1), Cut.sde_first(0.1), Cut.sde_first(0.7), Cut.horizontal(0.5)]
+)
 def test_integration_reaches_t_1_and_no_step_is_empty(cut, steps):
     """There, `next_t = target_t - curr_t` makes every second step empty: the SDE-BNN stops at 15/29 = 0.517."""
     seen = []

@@ -76,7 +76,9 @@ def test_value_is_the_log_likelihood_ratio_of_the_two_chains():
     assert torch.allclose(path.kl_stl, ratio, rtol=1e-10)
 
 
-@pytest.mark.parametrize("cut", [Cut.vertical(0.3, 0.6, "learned"), Cut.both(0.2, 0.7, [0, 2]), Cut.none(), Cut.ode_first(0.2)])
+@pytest.mark.parametrize(
+    "cut", [Cut.vertical(0.3, 0.6, "learned"), Cut.both(0.2, 0.7, [0, 2]), Cut.none(), Cut.ode_first(0.2)]
+)
 def test_stl_works_with_every_kind_of_cut(cut):
     prior = Brownian(0.5)
     net = bottleneck(3, cut, "2-4-2", generator=seeded())

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from enum import StrEnum
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -121,7 +122,7 @@ def _pull_back(diffusion: Field, t: Tensor, w: Tensor, cotangent: Tensor | None)
 
     By ``torch.func``, which looks at g alone: ``torch.autograd.grad`` would walk through all earlier steps each time.
     """
-    g, pull = torch.func.vjp(lambda state: diffusion(t, state), w)
+    g, pull = _linearised(lambda state: diffusion(t, state), w)
     r = torch.ones_like(g) if cotangent is None else cotangent.expand_as(g)
     pulled: Tensor = pull(r)[0]
     return pulled
@@ -138,13 +139,24 @@ def ito_to_stratonovich(kind: Kind, diffusion: Field, t: Tensor, w: Tensor, nois
     terms = []
     for j in range(len(noisy)):
         direction = torch.zeros_like(w).index_copy(-1, noisy, columns[..., j].expand(*w.shape[:-1], -1))
-        terms.append(_push_forward(lambda state, j=j: diffusion(t, state)[..., j], w, direction))
+        column: Callable[[Tensor], Tensor] = partial(_column, diffusion, t, j)
+        terms.append(_push_forward(column, w, direction))
     return 0.5 * torch.stack(terms).sum(0)
+
+
+def _column(diffusion: Field, t: Tensor, j: int, w: Tensor) -> Tensor:
+    return diffusion(t, w)[..., j]
+
+
+def _linearised(function: Callable[[Tensor], Tensor], w: Tensor) -> tuple[Tensor, Callable[[Tensor], tuple[Tensor]]]:
+    """The value of a function at w, and the map r -> (J^T r,)."""
+    value, pull = torch.func.vjp(function, w)[:2]
+    return value, pull
 
 
 def _push_forward(function: Callable[[Tensor], Tensor], w: Tensor, direction: Tensor) -> Tensor:
     """J v with J the derivative of ``function`` at w: J^T r is linear in r, and pulling v back through it gives J v."""
-    value, pull = torch.func.vjp(function, w)
-    _, push = torch.func.vjp(lambda r: pull(r)[0], torch.zeros_like(value))
+    value, pull = _linearised(function, w)
+    _, push = _linearised(lambda r: pull(r)[0], torch.zeros_like(value))
     pushed: Tensor = push(direction)[0]
     return pushed

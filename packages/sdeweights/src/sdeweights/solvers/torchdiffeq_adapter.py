@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 import torch
 from torch import Tensor
@@ -20,8 +21,9 @@ _FIXED_ORDERS = {"euler": 1.0, "midpoint": 2.0, "heun2": 2.0, "heun3": 3.0, "rk4
 class Torchdiffeq:
     """One method of torchdiffeq with its tolerances; fixed-step methods take one step between grid points.
 
-    Adaptive methods step onto every grid point. Left to themselves they interpolate there, and the interpolant is worse
-    than the tolerance asks for: at rtol 1e-7, bosh3 is off by 2e-5 on a smooth drift on which its steps are within 1e-6.
+    Adaptive methods are called for one interval at a time and made to step onto its end. Left to themselves they
+    interpolate, and the interpolant is worse than the tolerance: at rtol 1e-7 and 100 grid points bosh3 was off by
+    3e-5; stepping onto the grid points it is within 3e-8.
     """
 
     method: str
@@ -35,8 +37,18 @@ class Torchdiffeq:
 
     def solve(self, f: Field, w: Tensor, times: Sequence[float]) -> list[Tensor]:
         """States at all ``times``."""
+        if self.method not in _ADAPTIVE:
+            return self._call(f, w, times)
+        states = [w]
+        for a, b in pairwise(times):
+            states.append(self._call(f, states[-1], (a, b))[-1])
+        return states
+
+    def _call(self, f: Field, w: Tensor, times: Sequence[float]) -> list[Tensor]:
         # float64 times: in float32 the ends of short steps could coincide
         ts = torch.tensor(times, dtype=torch.float64, device=w.device)
+        # one interval: try it in one step, and end with a step onto its end
+        options = {"first_step": ts[1] - ts[0], "step_t": ts[1:]} if self.method in _ADAPTIVE else None
         try:
             states = odeint(
                 lambda t, x: f(t.to(x.dtype), x),
@@ -45,7 +57,7 @@ class Torchdiffeq:
                 method=self.method,
                 rtol=self.rtol,
                 atol=self.atol,
-                options={"step_t": ts[1:]} if self.method in _ADAPTIVE else None,
+                options=options,
             )
         except AssertionError as error:  # torchdiffeq's "underflow in dt": no step is small enough, or NaN
             raise NonFiniteState(

@@ -1,0 +1,15 @@
+"""The README's code runs, in the order in which it stands there."""
+
+import re
+from pathlib import Path
+
+import torch
+
+
+def test_code_of_the_readme_runs(capsys):
+    torch.set_default_dtype(torch.float32)
+    text = (Path(__file__).parents[1] / "README.md").read_text(encoding="utf-8")
+    blocks = re.findall(r"^```python\n(.*?)^```", text, re.M | re.S)
+    assert len(blocks) == 3
+    exec("\n".join(blocks), {})
+    assert re.search(r"accuracy (0\.9[5-9]|1\.00), KL \d", capsys.readouterr().out)
