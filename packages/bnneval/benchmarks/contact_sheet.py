@@ -11,8 +11,9 @@ import argparse
 from pathlib import Path
 
 import numpy as np
-from bnneval import CORRUPTIONS, corrupt, textures
 from PIL import Image, ImageDraw, ImageFont
+
+from bnneval import CORRUPTIONS, corrupt, textures
 
 ZOOM, GAP, LABEL, HEAD = 2, 4, 150, 22
 

@@ -14,8 +14,9 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from bnneval import evaluate_shift, mean_corruption_error, plots
 from torch import nn
+
+from bnneval import evaluate_shift, mean_corruption_error, plots
 
 
 def cifar10(data: Path, *batches: str) -> tuple[np.ndarray, np.ndarray]:

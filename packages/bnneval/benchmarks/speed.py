@@ -11,10 +11,11 @@ import statistics
 import time
 from typing import TYPE_CHECKING, Any
 
-import bnneval
 import numpy as np
-from bnneval.corruptions import CORRUPTIONS
 from sklearn.calibration import calibration_curve
+
+import bnneval
+from bnneval.corruptions import CORRUPTIONS
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -1,12 +1,13 @@
 """The same numbers as scikit-learn and scipy, to 1e-12, on more than 10^4 random comparisons and on the edges."""
 
-import bnneval
 import numpy as np
 import pytest
-from bnneval.predictive import top
 from scipy import special, stats
 from sklearn import metrics
 from sklearn.calibration import calibration_curve
+
+import bnneval
+from bnneval.predictive import top
 
 EXACT = 1e-12  # sums of up to 60 numbers of order one in another order; far above rounding, far below any difference
 

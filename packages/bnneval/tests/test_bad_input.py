@@ -1,8 +1,9 @@
 """What will not do is one line of ValueError that says what was expected and what came."""
 
-import bnneval
 import numpy as np
 import pytest
+
+import bnneval
 
 GOOD, LABELS = np.array([[0.7, 0.3], [0.2, 0.8]]), np.array([0, 1])
 IMAGES = np.zeros((1, 32, 32, 3), np.uint8)

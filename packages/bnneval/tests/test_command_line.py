@@ -4,9 +4,10 @@ import json
 import subprocess
 import sys
 
-import bnneval
 import numpy as np
 import pytest
+
+import bnneval
 from bnneval.__main__ import main
 
 

@@ -2,9 +2,12 @@
 
 import io
 
-import bnneval
 import numpy as np
 import pytest
+from PIL import Image
+from scipy import ndimage, stats
+
+import bnneval
 from bnneval.corruptions import BENCHMARK, CONSTANTS, CORRUPTIONS, SEVERITIES, corrupt
 from bnneval.corruptions.blur import disk, zoom_matrix
 from bnneval.corruptions.colour import to_hsv, to_rgb
@@ -13,8 +16,6 @@ from bnneval.corruptions.edges import canny, distance_to, emboss, equalise
 from bnneval.corruptions.fog import plasma
 from bnneval.corruptions.motion import blur_along, offsets, taps
 from bnneval.corruptions.snow import Fall, flakes
-from PIL import Image
-from scipy import ndimage, stats
 
 
 def flat(level, n=1):

@@ -3,11 +3,12 @@
 import os
 from pathlib import Path
 
-import bnneval
 import numpy as np
 import pytest
-from bnneval.corruptions.frost import COLOURS, PHOTOGRAPHS, textures
 from PIL import Image
+
+import bnneval
+from bnneval.corruptions.frost import COLOURS, PHOTOGRAPHS, textures
 
 
 @pytest.fixture

@@ -4,9 +4,10 @@ import doctest
 import importlib
 import pkgutil
 
-import bnneval
 import numpy as np
 import pytest
+
+import bnneval
 from bnneval.uncertainty import entropy_split
 
 LN2 = np.log(2)

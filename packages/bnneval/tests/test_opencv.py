@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+
 from bnneval.corruptions import CONSTANTS
 from bnneval.corruptions.blur import disk, smooth
 from bnneval.corruptions.colour import to_hsv, to_rgb

@@ -1,8 +1,9 @@
 """The figures carry the numbers they were given."""
 
-import bnneval
 import numpy as np
 import pytest
+
+import bnneval
 from bnneval import plots
 
 

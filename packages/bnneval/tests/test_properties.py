@@ -1,11 +1,12 @@
 """Properties that hold for every valid input, drawn by hypothesis."""
 
-import bnneval
 import numpy as np
-from bnneval.calibration import NORMS, SCHEMES
-from bnneval.corruptions import CORRUPTIONS, SEVERITIES
 from hypothesis import given
 from hypothesis import strategies as st
+
+import bnneval
+from bnneval.calibration import NORMS, SCHEMES
+from bnneval.corruptions import CORRUPTIONS, SEVERITIES
 
 # Weights of which a row is made; zeros give exact 0 and 1, equal ones give ties.
 WEIGHTS = st.sampled_from([0.0, 0.0, 1.0, 1.0, 2.0, 1e-12, 1e-6, 0.3, 7.0, 1e6])

@@ -2,9 +2,10 @@
 
 import tracemalloc
 
-import bnneval
 import numpy as np
 import pytest
+
+import bnneval
 from bnneval.corruptions import SEVERITIES
 from bnneval.shift import Cell, Shift
 

@@ -1,10 +1,11 @@
 """Seeds, bootstrap intervals and paired comparisons, against scipy and by their coverage."""
 
-import bnneval
 import numpy as np
 import pytest
-from bnneval.statistics import bootstrap_auroc, bootstrap_ece, compare, over_seeds, paired_difference
 from scipy import stats
+
+import bnneval
+from bnneval.statistics import bootstrap_auroc, bootstrap_ece, compare, over_seeds, paired_difference
 
 
 def test_over_seeds_agrees_with_scipy_and_uses_n_minus_one():

@@ -1,8 +1,9 @@
 """Agreement with torchmetrics where it is right, at its own precision, and tests of where it is not."""
 
-import bnneval
 import numpy as np
 import pytest
+
+import bnneval
 
 try:
     import torch

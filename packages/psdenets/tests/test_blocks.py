@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import pytest
 import torch
+
 from psdenets.blocks import ACTIVATIONS, hidden_drift
 from psdenets.squeeze import depth_to_space, space_to_depth
 from sdeweights import flatten

@@ -4,6 +4,7 @@ import json
 
 import pytest
 import yaml
+
 from psdenets.config import Config
 from psdenets.train import main
 
@@ -46,6 +47,8 @@ def failing(capsys, *args):
         (["--lr", "nan"], "expected --lr to be a number, got nan"),
         (["--batch-size", "5000"], "expected --batch-size of at most the 1294 training images, got 5000"),
         (["--blocks", "2-x"], "expected --blocks like"),
+        (["--drift", "wide"], "expected --drift like"),
+        (["--cut", "horizontal", "--share", "1e-6"], "expected a share of at least one"),
         (["--blocks", "1-1-1-1-1"], "multiples of 32"),
         (["--model", "odenet", "--cut", "none"], "expected no --cut with the baseline"),
         (["--device", "cuda:7"], "expected a --device that this machine has, got cuda:7"),

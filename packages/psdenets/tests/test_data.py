@@ -7,6 +7,8 @@ import numpy as np
 import pytest
 import torch
 from PIL import Image
+from sklearn.datasets import load_digits
+
 from psdenets import BadInput, Config
 from psdenets.data import load_splits, load_test_images
 from psdenets.data.augment import augmented, jittered, shifted
@@ -16,7 +18,6 @@ from psdenets.data.images import as_images, to_unit
 from psdenets.data.npz import read_npz
 from psdenets.data.pictures import read_picture
 from psdenets.spec import SPECS
-from sklearn.datasets import load_digits
 
 
 def idx_bytes(array):

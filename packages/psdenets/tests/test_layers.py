@@ -6,8 +6,9 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from psdenets.layers import TimedConv, TimedConvTranspose
 from torch.nn import functional as F
+
+from psdenets.layers import TimedConv, TimedConvTranspose
 
 t64 = {"dtype": torch.float64}
 

@@ -4,11 +4,12 @@ import math
 
 import pytest
 import torch
+from torch.nn import functional as F
+
 from psdenets import BadInput, Config, ImageSpec, build
 from psdenets.cuts import cuts_of
 from psdenets.heads import MeanFieldHead
 from psdenets.models import Classifier, block_shapes
-from torch.nn import functional as F
 
 SMALL = {"width": 4, "steps": 4, "drift": "1-4-1"}
 CUTS = {

@@ -6,6 +6,7 @@ import math
 
 import pytest
 import torch
+
 from psdenets import Config, build
 from psdenets.objective import kappa_at, objective
 from psdenets.schedules import rate

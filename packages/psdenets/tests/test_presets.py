@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+
 from psdenets import PRESETS, BadInput, Config, build, preset
 
 PAPER = [name for name in PRESETS if "-cpu-" not in name]

@@ -18,7 +18,22 @@ from psdenets import evaluate, predict, train
 README = (Path(__file__).parents[1] / "README.md").read_text()
 COMMANDS = re.findall(r"^\$ python -m psdenets\.(\w+)(.*)$", README, re.MULTILINE)
 MAINS = {"train": train.main, "evaluate": evaluate.main, "predict": predict.main}
-QUICK = "--width 4 --drift 1-4-1 --limit-train 64 --limit-test 40 --batch-size 32 --epochs 1 --test-samples 1".split()
+QUICK = [
+    "--width",
+    "4",
+    "--drift",
+    "1-4-1",
+    "--limit-train",
+    "64",
+    "--limit-test",
+    "40",
+    "--batch-size",
+    "32",
+    "--epochs",
+    "1",
+    "--test-samples",
+    "1",
+]
 
 
 def test_the_readme_has_commands():

@@ -13,10 +13,11 @@ import time
 import numpy as np
 import pytest
 import torch
+from safetensors.torch import load_file
+
 from psdenets.checkpoint import Checkpoints, Snapshot
 from psdenets.errors import BadInput
 from psdenets.train import main
-from safetensors.torch import load_file
 
 # Everything that has a state: averaged weights, a random head, two samples, augmentation, warm-up, the best weights.
 STATEFUL = ["--cut", "full", "--ema", "0.9", "--head", "meanfield", "--augment", "jitter", "--samples", "2",
@@ -76,16 +77,16 @@ def timeless(path):
 
 def assert_same_run(one, other):
     assert (one / "model.safetensors").read_bytes() == (other / "model.safetensors").read_bytes()
-    states = [sorted((path / "checkpoints").glob("step-*"))[-1] / "state.safetensors" for path in (one, other)]
+    states = [sorted((path / "checkpoints").glob("epoch-*"))[-1] / "state.safetensors" for path in (one, other)]
     assert states[0].read_bytes() == states[1].read_bytes()
     assert timeless(one) == timeless(other)
     arrays = [np.load(path / "predictions.npz")["probs"] for path in (one, other)]
     assert np.array_equal(arrays[0], arrays[1])
 
 
-# 4 waits for data.json and config.json, then 4 a checkpoint: the numbers fall into steps 1, 2, 5, the end of epoch 1
-# and the middle of epoch 2, and into different files of a checkpoint.
-@pytest.mark.parametrize("waits", [5, 11, 26, 33, 48])
+# 4 waits for data.json and config.json, then 4 a checkpoint and 2 for metrics.jsonl: the numbers fall before the run has
+# begun, into steps 1, 2, 5, the end of epoch 1 and the middle of epoch 2, and into different files of a checkpoint.
+@pytest.mark.parametrize("waits", [3, 11, 29, *(pytest.param(n, marks=pytest.mark.deep) for n in (5, 26, 33, 40, 48))])
 def test_a_run_killed_while_it_writes_is_taken_up_exactly(waits, tmp_path, small, uninterrupted):
     path = tmp_path / "run"
     killed = subprocess.run(
@@ -93,7 +94,7 @@ def test_a_run_killed_while_it_writes_is_taken_up_exactly(waits, tmp_path, small
     )
     assert killed.returncode == -signal.SIGKILL
     assert not (path / "metrics.json").exists()
-    assert main(["--out", str(path), "--resume"]) == 0
+    assert main(["--out", str(path), "--resume", *small, *STATEFUL]) == 0
     assert_same_run(path, uninterrupted)
     assert len(list((path / "checkpoints").iterdir())) == 1  # nothing half-written is left
 
@@ -110,7 +111,7 @@ def test_a_run_killed_from_outside_in_the_middle_of_an_epoch_is_taken_up_exactly
 
 def wait_for_step(path, step):
     deadline = time.monotonic() + 120
-    while not [p for p in path.glob("checkpoints/step-*") if int(p.name[5:]) >= step]:
+    while not [p for p in path.glob("checkpoints/epoch-*") if p.name >= f"epoch-00000-batch-{step:06d}"]:
         assert time.monotonic() < deadline
         time.sleep(0.002)
 
@@ -184,17 +185,20 @@ def test_a_checkpoint_gives_back_what_it_was_given(tmp_path):
     checkpoints = Checkpoints(tmp_path / "c")
     assert checkpoints.load() is None
     for step in (1, 2):
-        checkpoints.save(step, Snapshot({"model.a": torch.arange(3) * step, "ema.a": torch.ones(2)}, {"x": [step]}))
+        checkpoints.save(
+            f"epoch-0-batch-{step}",
+            Snapshot({"model.a": torch.arange(3) * step, "ema.a": torch.ones(2)}, {"x": [step]}),
+        )
     found = checkpoints.load()
     assert found.part("model")["a"].tolist() == [0, 2, 4]
     assert found.values == {"x": [2]}
-    assert [path.name for path in (tmp_path / "c").iterdir()] == ["step-000000002"]
+    assert [path.name for path in (tmp_path / "c").iterdir()] == ["epoch-0-batch-2"]
 
 
 def test_a_checkpoint_of_another_format_is_refused(tmp_path):
     checkpoints = Checkpoints(tmp_path / "c")
-    checkpoints.save(1, Snapshot({"a": torch.ones(1)}, {}))
-    state = tmp_path / "c" / "step-000000001" / "state.json"
+    checkpoints.save("epoch-0-batch-1", Snapshot({"a": torch.ones(1)}, {}))
+    state = tmp_path / "c" / "epoch-0-batch-1" / "state.json"
     state.write_text(state.read_text().replace('"format": 1', '"format": 99'))
     with pytest.raises(BadInput, match="format 1"):
         checkpoints.load()

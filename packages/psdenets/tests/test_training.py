@@ -5,6 +5,7 @@ import json
 import numpy as np
 import pytest
 import torch
+
 from bnneval import accuracy, ece, mean_probs, nll
 from psdenets import Config, load
 from psdenets.data import load_splits

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import torch
 from PIL import Image
+
 from psdenets import BadInput, Config, build, evaluate, load, predict
 from psdenets.data import load_splits
 

@@ -1,7 +1,7 @@
 """Peak memory of a training step against the number of steps, for the three gradient modes of `flow`.
 
 Each point is a process of its own, whose highest resident size is compared with that of the same process after a
-single step. The hidden state is 8 MB and the weights are three numbers, so that what grows is what the gradient mode keeps.
+single step. The hidden state is 8 MB and the weights are three numbers: what grows is what the gradient mode keeps.
 
 The processes run with MALLOC_MMAP_THRESHOLD_ set, so that glibc gives large tensors back when they are freed. By
 default it keeps them on a heap that fragments: `--default-malloc` shows what a process then occupies.

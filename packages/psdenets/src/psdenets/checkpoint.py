@@ -1,4 +1,4 @@
-"""Checkpoints: a directory `step-N` with state.safetensors and state.json, which appears whole or not at all.
+"""Checkpoints: a directory `epoch-E-batch-B` with state.safetensors and state.json, that appears whole or not at all.
 
 It is written under another name, flushed, and renamed; only then is its predecessor removed. Nothing is pickled.
 """
@@ -40,9 +40,9 @@ class Checkpoints:
 
     folder: Path
 
-    def save(self, step: int, snapshot: Snapshot) -> None:
-        """Write the checkpoint of that step, then remove older ones."""
-        final = self.folder / f"step-{step:09d}"
+    def save(self, place: str, snapshot: Snapshot) -> None:
+        """Write the checkpoint of that place in training, then remove older ones. Later places sort after earlier."""
+        final = self.folder / place
         beside = self.folder / f".{final.name}.{os.getpid()}.tmp"
         try:
             beside.mkdir(parents=True)
@@ -51,7 +51,7 @@ class Checkpoints:
             (beside / "state.json").write_text(json.dumps({"format": FORMAT, **snapshot.values}, allow_nan=False))
             for path in (beside / "state.safetensors", beside / "state.json", beside):
                 flush(path)
-            if final.exists():  # the same step again, after a resumption: the same content
+            if final.exists():  # stopped again before a step was done: the same content
                 shutil.rmtree(beside)
                 return
             beside.rename(final)
@@ -65,7 +65,7 @@ class Checkpoints:
 
     def load(self) -> Snapshot | None:
         """The newest checkpoint, or None."""
-        found = sorted(self.folder.glob("step-*")) if self.folder.is_dir() else []
+        found = sorted(self.folder.glob("epoch-*")) if self.folder.is_dir() else []
         if not found:
             return None
         values = json.loads((found[-1] / "state.json").read_text())
@@ -77,6 +77,5 @@ class Checkpoints:
 
     def _remove_but(self, kept: Path) -> None:
         for path in self.folder.iterdir():
-            stale = path.name.startswith(".step-") or path.name.startswith("step-")
-            if stale and path != kept:
+            if path.name.lstrip(".").startswith("epoch-") and path != kept:
                 shutil.rmtree(path, ignore_errors=True)

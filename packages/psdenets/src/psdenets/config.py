@@ -187,11 +187,10 @@ def _check_cut(c: Config) -> None:
 
 
 def _check_network(c: Config) -> None:
-    try:
-        good = min(c.scales) >= 1
-    except ValueError:
-        good = False
-    _require(good, 'like "2-2-2", every number at least 1', "blocks", repr(c.blocks))
+    for name in ("blocks", "drift", "drift_deterministic"):
+        sizes = getattr(c, name)
+        good = sizes is None or all(part.isdecimal() and int(part) >= 1 for part in sizes.split("-"))
+        _require(good, 'like "2-2-2", every number at least 1', name, repr(sizes))
     _require(c.width >= 1, "at least 1", "width", c.width)
     _require(c.augment_channels >= 0, "at least 0", "augment_channels", c.augment_channels)
     _require(c.squeeze_input >= 0, "at least 0", "squeeze_input", c.squeeze_input)

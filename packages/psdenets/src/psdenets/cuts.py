@@ -6,9 +6,8 @@ window (t1, t2) leaves of it, stretched to [0, 1], is the block's own window.
 
 from __future__ import annotations
 
-from sdeweights import Cut
-
 from psdenets.config import Config
+from sdeweights import Cut
 
 
 def cuts_of(config: Config) -> tuple[Cut, ...]:

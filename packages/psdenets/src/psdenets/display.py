@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Self, TextIO, final
 if TYPE_CHECKING:
     from psdenets.trainer import StepReport, Trainer
 
-_ESTIMATE_AFTER = 3  # steps: the first is slower than the rest
+_ESTIMATE_AFTER = 4, 5.0  # steps or seconds, whichever comes first: a slow network speaks after its first step
 
 
 class Display(AbstractContextManager["Display"], ABC):
@@ -19,10 +19,12 @@ class Display(AbstractContextManager["Display"], ABC):
 
     def __init__(self, stream: TextIO) -> None:
         self.stream = stream
-        self.started: float | None = None
+        self.started = time.perf_counter()
         self.seen = 0
+        self.estimated = False
 
     def __enter__(self) -> Self:
+        self.started = time.perf_counter()
         return self
 
     def __exit__(self, *exception: object) -> None:
@@ -46,19 +48,19 @@ class Display(AbstractContextManager["Display"], ABC):
     def step(self, trainer: Trainer, report: StepReport) -> None:
         """A batch is done."""
         self.seen += 1
-        if self.seen == 1:
-            self.started = time.perf_counter()
-        if self.seen == _ESTIMATE_AFTER + 1:
+        steps, seconds = _ESTIMATE_AFTER
+        if not self.estimated and (self.seen >= steps or time.perf_counter() - self.started > seconds):
+            self.estimated = True
             left = (trainer.steps - trainer.at.step) * self._seconds_a_step()
-            self.say(f"{self.speed(trainer):.0f} images/s; about {duration(left)} of training to go")
+            self.say(f"{self.speed(trainer):.3g} images/s; about {duration(left)} of training to go")
         self.show_step(trainer, report)
 
     def speed(self, trainer: Trainer) -> float:
-        """Images a second since the first step."""
-        return trainer.config.batch_size / max(self._seconds_a_step(), 1e-9)
+        """Images a second since the session began, evaluations included."""
+        return trainer.config.batch_size / self._seconds_a_step()
 
     def _seconds_a_step(self) -> float:
-        return (time.perf_counter() - (self.started or 0.0)) / max(self.seen - 1, 1)
+        return (time.perf_counter() - self.started) / self.seen
 
 
 @final

@@ -58,7 +58,6 @@ def evaluate(args: argparse.Namespace) -> str:
     from pathlib import Path
 
     from bnneval import report, table
-
     from psdenets.building import load
     from psdenets.data import load_splits, load_test_images
     from psdenets.data.sets import VARIABLE
@@ -115,9 +114,9 @@ def _corruptions(
     """Accuracy, ECE and entropy at each severity; the same weight samples for every picture."""
     import numpy as np
     import torch
+
     from bnneval import CORRUPTIONS, evaluate_shift
     from bnneval import plots as bnn_plots
-
     from psdenets.data.images import to_unit
     from psdenets.data.sets import alike
     from psdenets.plots import save
@@ -145,7 +144,6 @@ def _corruptions(
 def _plots(out: RunDir, inside: np.ndarray, labels: np.ndarray, outside: np.ndarray | None, name: str | None) -> None:
     from bnneval import ece, mean_probs, predictive_entropy, reliability, roc
     from bnneval import plots as bnn_plots
-
     from psdenets.plots import save
 
     mean = mean_probs(inside)

@@ -9,7 +9,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple, cast, final
 
 import torch
-from sdeweights import Brownian, OrnsteinUhlenbeck, PriorPlus, WeightPath, WeightProcess, bottleneck, flatten, flow
 from torch import Tensor, nn
 from torch.nn import functional as F
 
@@ -19,12 +18,12 @@ from psdenets.errors import BadInput
 from psdenets.heads import HEADS, Head, HeadWeights
 from psdenets.seeds import generator as generator_at
 from psdenets.squeeze import space_to_depth
+from sdeweights import Brownian, OrnsteinUhlenbeck, PriorPlus, WeightPath, WeightProcess, bottleneck, flatten, flow
 
 if TYPE_CHECKING:
-    from sdeweights import Cut
-
     from psdenets.config import Config
     from psdenets.spec import ImageSpec
+    from sdeweights import Cut
 
 
 class Weights(NamedTuple):
@@ -104,10 +103,13 @@ class Classifier(nn.Module):
         self.config, self.spec = config, spec
         shapes = block_shapes(config, spec)
         cuts = cuts_of(config)
-        self.blocks = nn.ModuleList(
-            DeepBlock(config, shape[0], cut, generator_at(config.seed, "block", b))
-            for b, (shape, cut) in enumerate(zip(shapes, cuts, strict=True))
-        )
+        try:
+            self.blocks = nn.ModuleList(
+                DeepBlock(config, shape[0], cut, generator_at(config.seed, "block", b))
+                for b, (shape, cut) in enumerate(zip(shapes, cuts, strict=True))
+            )
+        except ValueError as error:  # a share of less than one weight, say
+            raise BadInput(str(error)) from None
         first = [sum(config.scales[:k]) for k in range(1, len(config.scales))]
         self.squeezed_before = frozenset(first)
         channels, height, width = shapes[-1]

@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+
 from bnneval import ece, mean_probs, predictive_entropy, reliability
 from bnneval import plots as bnn_plots
-
 from psdenets.seeds import generator
 
 if TYPE_CHECKING:

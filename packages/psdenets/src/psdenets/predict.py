@@ -45,8 +45,8 @@ def classify(run_dir: str, files: list[Path], samples: int, seed: int) -> list[d
     """One row a picture: class, its probability, entropy, its epistemic part, and the probabilities of all classes."""
     import numpy as np
     import torch
-    from bnneval import entropy_split, mean_probs
 
+    from bnneval import entropy_split, mean_probs
     from psdenets.building import load
     from psdenets.data.pictures import read_picture
     from psdenets.seeds import generator

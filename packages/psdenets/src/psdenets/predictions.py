@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import torch
-from bnneval import accuracy, brier, ece, mean_probs, nll, predictive_entropy
 
+from bnneval import accuracy, brier, ece, mean_probs, nll, predictive_entropy
 from psdenets.data.images import to_unit
 
 if TYPE_CHECKING:

@@ -8,8 +8,8 @@ from html import escape
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from bnneval import mean_probs, predictive_entropy
 
+from bnneval import mean_probs, predictive_entropy
 from psdenets.rundir import RunDir, atomically
 
 if TYPE_CHECKING:

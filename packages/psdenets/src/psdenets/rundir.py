@@ -50,10 +50,15 @@ class RunDir:
         """Create the directory; one that holds a run or anything else is left alone."""
         if self.holds_run:
             raise BadInput(f"expected a new --out, got {self.path}, which holds a run; --resume goes on with it")
-        if self.path.exists() and (not self.path.is_dir() or any(self.path.iterdir())):
+        if self.path.exists() and (not self.path.is_dir() or any(map(_foreign, self.path.iterdir()))):
             raise BadInput(f"expected a new or empty --out, got {self.path}, which is neither")
         write_json(self.file("data.json"), {"images": spec.as_dict(), "sizes": sizes, "versions": versions()})
         write_json(self.file("config.json"), {**config.as_dict(), "out": str(self.path)})
+
+
+def _foreign(path: Path) -> bool:
+    """Whether a file was not left by a run that was killed before it had begun."""
+    return not (path.name == "data.json" or (path.name.startswith(".") and path.name.endswith(".tmp")))
 
 
 def atomically(path: Path, write: Callable[[Path], None]) -> None:
@@ -103,10 +108,10 @@ def _write_text(path: Path, text: str) -> None:
 
 def versions() -> dict[str, str]:
     """What a result depends on besides config and seed."""
-    import sdeweights
     import torch
 
     import psdenets
+    import sdeweights
 
     return {
         "psdenets": psdenets.__version__,

@@ -48,7 +48,7 @@ def train(config: Config, run: RunDir) -> int:
         try:
             _fit(trainer, run, checkpoints, display, asked)
         except Stopped:
-            checkpoints.save(trainer.at.step, trainer.snapshot())
+            checkpoints.save(trainer.at.place, trainer.snapshot())
             display.say(f"stopped and saved; go on with: {resume_command(run.path)}")
             return _INTERRUPTED
         except Diverged as error:
@@ -71,14 +71,14 @@ def _fit(trainer: Trainer, run: RunDir, checkpoints: Checkpoints, display: Displ
             display.step(trainer, trainer.step())
             stop_if_asked()
             if time.perf_counter() - saved >= config.checkpoint_seconds:
-                checkpoints.save(trainer.at.step, trainer.snapshot())
+                checkpoints.save(trainer.at.place, trainer.snapshot())
                 saved = time.perf_counter()
         if trainer.at.batch == 0:
             return
         record = trainer.finish_epoch(stop_if_asked)
         display.show_epoch(record)
         write_lines(run.file("metrics.jsonl"), trainer.at.history)
-        checkpoints.save(trainer.at.step, trainer.snapshot())
+        checkpoints.save(trainer.at.place, trainer.snapshot())
         saved = time.perf_counter()
         if _out_of_time(trainer):
             display.say(

@@ -16,7 +16,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-from sdeweights import NonFiniteState
 from torch import Tensor, nn
 
 from psdenets.checkpoint import Snapshot
@@ -29,6 +28,7 @@ from psdenets.objective import kappa_at, objective
 from psdenets.predictions import Predictions, predict
 from psdenets.schedules import rate
 from psdenets.seeds import generator
+from sdeweights import NonFiniteState
 
 
 class Diverged(ArithmeticError):
@@ -55,6 +55,11 @@ class Position:
     best_val: tuple[float, float] | None = None  # (accuracy, -NLL)
     best_epoch: int | None = None
     history: list[dict[str, Any]] = field(default_factory=list)
+
+    @property
+    def place(self) -> str:
+        """A name that sorts by time: epochs and batches done."""
+        return f"epoch-{self.epoch:05d}-batch-{self.batch:06d}"
 
 
 class Trainer:
