@@ -1,0 +1,60 @@
+"""What a check of a claim gives back: the number that was measured, the bound it has to keep, and the verdict."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class Relation(StrEnum):
+    """How the measured number has to stand to the bound."""
+
+    AT_MOST = "<="
+    AT_LEAST = ">="
+    EQUAL = "=="
+
+
+@dataclass(frozen=True)
+class Certificate:
+    """One measured statement.
+
+    Attributes:
+        claim: which claim of the paper, e.g. "Theorem 4.1".
+        statement: what was measured, in one line.
+        measured: the number.
+        relation: "<=", ">=" or "==".
+        bound: what the claim says of that number.
+        tolerance: how far the number may lie on the wrong side (rounding, discretisation, chance); at least 0.
+        why: where the tolerance comes from; required where it is not 0.
+
+    Example:
+        >>> Certificate("Lemma 1", "slope of the KL", 0.8075, "==", 0.8069, 0.01, "4 standard errors").holds
+        True
+    """
+
+    claim: str
+    statement: str
+    measured: float
+    relation: str
+    bound: float
+    tolerance: float = 0.0
+    why: str = ""
+
+    def __post_init__(self) -> None:
+        if self.relation not in list(Relation):
+            raise ValueError(f"expected relation to be one of {', '.join(Relation)}, got {self.relation!r}")
+        if not (math.isfinite(self.bound) and math.isfinite(self.tolerance) and self.tolerance >= 0):
+            raise ValueError(f"expected a finite bound and tolerance >= 0, got {self.bound} and {self.tolerance}")
+        if self.tolerance > 0 and not self.why:
+            raise ValueError(f"expected a reason for the tolerance {self.tolerance:g}, got none")
+
+    @property
+    def holds(self) -> bool:
+        """The verdict; a measured NaN never holds."""
+        gap = self.measured - self.bound
+        if self.relation == Relation.AT_MOST:
+            return gap <= self.tolerance
+        if self.relation == Relation.AT_LEAST:
+            return gap >= -self.tolerance
+        return abs(gap) <= self.tolerance
