@@ -1,0 +1,68 @@
+"""``python -m theory``: check the claims of the paper; exit status 1 if one fails, 2 on bad arguments."""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import torch
+
+from theory import report
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Check claims, print the table, write what was asked for; the exit status."""
+    options = _parser().parse_args(arguments)
+    torch.set_num_threads(1)  # the tensors are small: threads only wait for each other
+    outcomes = report.check(options.claims or report.CLAIMS, options.seed)
+    sys.stdout.write(report.table(outcomes, shutil.get_terminal_size((120, 40)).columns) + "\n")
+    for outcome in outcomes:
+        sys.stderr.write(outcome.error)
+    if options.json:
+        options.json.write_text(report.as_json(outcomes, options.seed) + "\n", encoding="utf-8")
+    if options.figures:
+        from theory import figures
+
+        for path in figures.draw_all(options.figures, options.seed):
+            sys.stdout.write(f"wrote {path}\n")
+    return report.status(outcomes)
+
+
+class _OneLineParser(argparse.ArgumentParser):
+    """A parser that says what is wrong in one line."""
+
+    def error(self, message: str) -> None:  # type: ignore[override]
+        """Exit with status 2."""
+        self.exit(2, f"python -m theory: {message}\n")
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = _OneLineParser(prog="python -m theory", description="Check the claims of the paper, one line each.")
+    parser.add_argument(
+        "--claims", nargs="+", metavar="NAME", choices=list(report.CLAIMS), help="only these: %(choices)s"
+    )
+    parser.add_argument("--seed", type=int, default=0, help="of everything that is drawn at random (default: 0)")
+    parser.add_argument("--json", type=_file_to_write, metavar="FILE", help="write the table there as data")
+    parser.add_argument("--figures", type=_folder, metavar="DIR", help="draw the figures into this folder")
+    return parser
+
+
+def _file_to_write(name: str) -> Path:
+    path = Path(name)
+    if path.is_dir() or not path.parent.is_dir():
+        raise argparse.ArgumentTypeError(f"expected a file in a folder that exists, got {name}")
+    return path
+
+
+def _folder(name: str) -> Path:
+    path = Path(name)
+    if path.exists() and not path.is_dir():
+        raise argparse.ArgumentTypeError(f"expected a folder, got the file {name}")
+    return path
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,85 @@
+"""The function that a flow cannot represent, eq. (13):  z = -1 on the ball |x| <= r1,  z = +1 on the ring r2 <= |x| <= r3."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+
+class Sample(NamedTuple):
+    """Points of A: those of the ball, where z = -1, and those of the ring, where z = +1."""
+
+    ball: Tensor
+    ring: Tensor
+
+    @property
+    def x(self) -> Tensor:
+        """All points, (n, d)."""
+        return torch.cat([self.ball, self.ring])
+
+    @property
+    def z(self) -> Tensor:
+        """z at all points, (n,)."""
+        return torch.cat([-torch.ones_like(self.ball[:, 0]), torch.ones_like(self.ring[:, 0])])
+
+
+@dataclass(frozen=True)
+class Annulus:
+    """The domain A of z: a ball and a ring around it.
+
+    Example:
+        >>> Annulus(1.0, 2.0, 3.0).z(torch.tensor([[0.5, 0.0], [0.0, -2.5]]))
+        tensor([-1.,  1.])
+    """
+
+    r1: float = 1.0
+    r2: float = 2.0
+    r3: float = 3.0
+
+    def __post_init__(self) -> None:
+        if not 0 < self.r1 < self.r2 < self.r3 < math.inf:
+            raise ValueError(f"expected 0 < r1 < r2 < r3, got {self.r1}, {self.r2}, {self.r3}")
+
+    def z(self, x: Tensor) -> Tensor:
+        """z(x) for x of shape (n, d); a ``ValueError`` where a point lies outside A."""
+        radius = x.norm(dim=-1)
+        rounding = 1e-9 * self.r3
+        in_ball = radius <= self.r1 + rounding
+        in_ring = (radius >= self.r2 - rounding) & (radius <= self.r3 + rounding)
+        if not bool((in_ball | in_ring).all()):
+            outside = float(radius[~(in_ball | in_ring)][0])
+            raise ValueError(f"expected points with |x| <= {self.r1} or {self.r2} <= |x| <= {self.r3}, got {outside:g}")
+        return torch.where(in_ball, -1.0, 1.0)
+
+    def sample(self, d: int, n: int, generator: torch.Generator) -> Sample:
+        """About 5 n points: n on each of the spheres r1, r2, r3, n inside the ball (its centre first), n in the ring.
+
+        The spheres come first: it is the sphere r2 around the ball that no hyperplane gets past.
+        """
+        sphere = directions(d, n, generator)
+        inner = self.r1 * torch.rand(n, 1, generator=generator, dtype=torch.float64) ** (1 / d)
+        inner[0] = 0
+        ring = self.r2 + (self.r3 - self.r2) * torch.rand(n, 1, generator=generator, dtype=torch.float64)
+        scattered = [radius * _at_random(d, n, generator) for radius in (inner, ring)]
+        return Sample(
+            torch.cat([self.r1 * sphere, scattered[0]]), torch.cat([self.r2 * sphere, self.r3 * sphere, scattered[1]])
+        )
+
+
+def directions(d: int, n: int, generator: torch.Generator) -> Tensor:
+    """Points of the unit sphere of R^d: both for d = 1, n equally spaced for d = 2, n at random for d >= 3."""
+    if d == 1:
+        return torch.tensor([[-1.0], [1.0]], dtype=torch.float64)
+    if d == 2:
+        angle = torch.arange(n, dtype=torch.float64) * (2 * math.pi / n)
+        return torch.stack([torch.cos(angle), torch.sin(angle)], -1)
+    return _at_random(d, n, generator)
+
+
+def _at_random(d: int, n: int, generator: torch.Generator) -> Tensor:
+    x = torch.randn(n, d, generator=generator, dtype=torch.float64)
+    return x / x.norm(dim=-1, keepdim=True)

@@ -1,0 +1,78 @@
+"""Hidden drifts f_h(t, h; w) whose Lipschitz constant in h is known, as Theorem 4.1 asks of them.
+
+An Euler step h -> h + dt f_h(t, h; w) is the identity plus a contraction, hence a homeomorphism, where dt * Lip < 1.
+So a residual network of such steps keeps the theorem exactly, not only in the limit dt -> 0.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import final
+
+import torch
+from sdeweights import Functional, WeightPath
+from torch import Tensor, nn
+
+
+@final
+class LipschitzNet(nn.Module):
+    """f(t, h) = s (1 + cos 2 pi t) / 2 * A tanh(B h + b) + c, with |A|_F |B|_F scaled by s down to at most ``cap``.
+
+    With its parameters replaced by w it is a network "whose parameters are w_t", eq. (9), and its Lipschitz constant in
+    h is at most ``cap`` whatever w does.
+
+    Example:
+        >>> sum(p.numel() for p in LipschitzNet(d=2, width=8, cap=3.0).parameters())
+        42
+    """
+
+    def __init__(self, d: int, width: int, cap: float) -> None:
+        super().__init__()
+        if not cap > 0:
+            raise ValueError(f"expected cap > 0, got {cap}")
+        self.cap = cap
+        self.A = nn.Parameter(torch.zeros(d, width, dtype=torch.float64))
+        self.B = nn.Parameter(torch.zeros(width, d, dtype=torch.float64))
+        self.b = nn.Parameter(torch.zeros(width, dtype=torch.float64))
+        self.c = nn.Parameter(torch.zeros(d, dtype=torch.float64))
+
+    def forward(self, t: Tensor, h: Tensor) -> Tensor:
+        """f(t, h), of h's shape (batch, d)."""
+        rate = (1 + torch.cos(2 * math.pi * t)) / 2
+        return rate * scale(self.A, self.B, self.cap) * torch.tanh(h @ self.B.T + self.b) @ self.A.T + self.c
+
+
+def scale(A: Tensor, B: Tensor, cap: float) -> Tensor:
+    """The largest s <= 1 with s |A|_F |B|_F <= cap."""
+    product = A.square().sum().sqrt() * B.square().sum().sqrt()
+    return cap / product.clamp(min=cap)
+
+
+def lipschitz_constant(f_h: Functional, w: Tensor) -> float:
+    """s |A|_2 |B|_2: a Lipschitz constant in h of a `LipschitzNet` with weights w, (d_w,). At most its cap."""
+    parts = f_h.unflatten(w)
+    A, B = parts["A"], parts["B"]
+    spectral = torch.linalg.matrix_norm(A, 2) * torch.linalg.matrix_norm(B, 2)
+    cap = f_h.module.cap
+    assert isinstance(cap, float)
+    return float(scale(A, B, cap) * spectral)
+
+
+def step_condition(f_h: Functional, path: WeightPath) -> float:
+    """The largest dt * Lip over the Euler steps and samples of a path: below 1, every step is a homeomorphism."""
+    dts = [b - a for a, b in zip(path.times, path.times[1:], strict=False)]
+    return max(dt * lipschitz_constant(f_h, w) for k, dt in enumerate(dts) for w in path.start(k).detach().unbind(0))
+
+
+def fold(t: Tensor, h: Tensor, w: Tensor) -> Tensor:  # noqa: ARG001 - the same at every time and for all weights
+    """(|h| - h_1) e_1, of Lipschitz constant 2: one Euler step of length 1 folds h to (|h|, h_2, ..., h_d).
+
+    Its flow is a homeomorphism like any other; Euler with dt = 1 is none, and its image of a ball and a ring around it
+    is split by a hyperplane.
+    """
+    first = torch.zeros_like(h)
+    first[..., 0] = h.norm(dim=-1) - h[..., 0]
+    return first
+
+
+FOLD_LIPSCHITZ = 2.0  # |grad |h| - e_1| <= 2, attained at h = -e_1

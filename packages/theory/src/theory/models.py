@@ -1,0 +1,58 @@
+"""Random models of Theorem 4.1: d_h = d_x, a(x) = x, and f_h, f_q, g_p as its statement allows."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+from sdeweights import Cut, Functional, Prior, WeightPath, WeightProcess, flow
+from sdeweights.testing import drift_for, seeded
+from torch import Tensor
+
+from theory.fields import LipschitzNet, step_condition
+
+CUTS = (
+    Cut.full(),
+    Cut.vertical(0.3, 0.6),
+    Cut.sde_first(0.5, at_t2="fixed"),
+    Cut.ode_first(0.25),
+    Cut.horizontal(0.5),
+    Cut.both(0.25, 0.75, 0.5, at_t2="learned"),
+)
+
+
+class Model(NamedTuple):
+    """A hidden drift and the process of its weights."""
+
+    f_h: Functional
+    process: WeightProcess
+
+    def paths(self, samples: int, generator: torch.Generator, steps: int = 32) -> WeightPath:
+        """Weight paths, refused where an Euler step along them need not be a homeomorphism."""
+        with torch.no_grad():
+            path = self.process.sample(steps, samples, generator=generator)
+        worst = step_condition(self.f_h, path)
+        if worst >= 1:
+            raise ValueError(f"expected dt * Lip < 1, got {worst:.3g}; take more than {steps} steps")
+        return path
+
+    def images(self, x: Tensor, path: WeightPath) -> Tensor:
+        """psi_1(omega, x) for every sample of a path, x of shape (n, d): (samples, n, d)."""
+        with torch.no_grad():
+            return flow(self.f_h, x, path)
+
+
+def diffusion(sigma: float) -> Prior:
+    """An Ornstein-Uhlenbeck drift and g(t, w) = sigma (1 + sin(w + t) / 2): Lipschitz in w, of bounded growth, never 0."""
+    return Prior(lambda t, w: -w, lambda t, w: sigma * (1 + torch.sin(w + t) / 2), coordinatewise=True)
+
+
+def random_model(
+    d: int, seed: int, *, cut: Cut | None = None, cap: float = 4.0, width: int = 8, sigma: float = 0.5
+) -> Model:
+    """A model drawn by ``seed``: cut (unless given), w0, f_q and the phase of g; |f_h| grows at most as ``cap`` |h|."""
+    net = LipschitzNet(d, width, cap)
+    f_h = Functional(net)
+    chosen = CUTS[seed % len(CUTS)] if cut is None else cut
+    w0 = torch.randn(f_h.d, generator=seeded(seed), dtype=torch.float64)
+    return Model(f_h, WeightProcess(w0, drift_for(chosen, f_h.d, seed), diffusion(sigma), chosen))

@@ -1,0 +1,133 @@
+"""All claims in a table: what was measured, what the bound is, and whether it holds."""
+
+from __future__ import annotations
+
+import json
+import math
+import platform
+import textwrap
+import time
+import traceback
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import asdict, dataclass
+from importlib import import_module, metadata
+from typing import Any
+
+from theory.certificate import Certificate
+
+Certify = Callable[[int], list[Certificate]]
+
+CLAIMS = {
+    "integration": "theory.integration",
+    "lemma1": "theory.lemma1",
+    "flows": "theory.flows",
+    "theorem41": "theory.theorem41",
+    "outsourcing": "theory.outsourcing",
+    "ode_nets": "theory.ode_nets",
+    "theorem_a1": "theory.theorem_a1",
+    "theorem42": "theory.theorem42",
+    "complexity": "theory.complexity",
+}
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What became of one module of claims: its certificates, or the error that kept it from giving any."""
+
+    name: str
+    certificates: tuple[Certificate, ...]
+    seconds: float
+    error: str = ""
+
+    @property
+    def holds(self) -> bool:
+        """Whether there are certificates, all of which hold."""
+        return not self.error and bool(self.certificates) and all(c.holds for c in self.certificates)
+
+
+def check(names: Iterable[str] = CLAIMS, seed: int = 0) -> list[Outcome]:
+    """Check claims by name, one after the other."""
+    names = list(names)
+    unknown = [name for name in names if name not in CLAIMS]
+    if unknown:
+        raise ValueError(f"expected claims out of {', '.join(CLAIMS)}, got {unknown[0]}")
+    return [_outcome(name, import_module(CLAIMS[name]).certify, seed) for name in names]
+
+
+def _outcome(name: str, certify: Certify, seed: int) -> Outcome:
+    began = time.perf_counter()
+    try:
+        certificates, error = tuple(certify(seed)), ""
+    except Exception:  # whatever a broken integrator raises, the other claims are still worth a line
+        certificates, error = (), traceback.format_exc()
+    return Outcome(name, certificates, time.perf_counter() - began, error)
+
+
+def status(outcomes: Sequence[Outcome]) -> int:
+    """Exit status: 0 where every claim holds, 1 where one does not, or where none was checked."""
+    return 0 if outcomes and all(outcome.holds for outcome in outcomes) else 1
+
+
+def table(outcomes: Sequence[Outcome], width: int = 120) -> str:
+    """The table as text, at most ``width`` wide (but never below 100)."""
+    numbers, claim = 58, 13
+    room = max(width, 100) - numbers - claim - 2
+    lines = [f"{'claim':<{claim}} {'statement':<{room}} {'measured':>12}    {'bound':<12} {'tolerance':>9}   verdict"]
+    lines.append("-" * len(lines[0]))
+    for outcome in outcomes:
+        lines.extend(line for c in outcome.certificates for line in _row(c, claim, room))
+        if outcome.error:
+            reason = outcome.error.strip().splitlines()[-1]
+            lines.append(f"{outcome.name:<{claim}} {textwrap.shorten(reason, room + 42):<{room + 42}}  ERROR")
+        elif not outcome.certificates:
+            lines.append(f"{outcome.name:<{claim}} {'gave no certificate':<{room + 42}}  FAILS")
+    return "\n".join([*lines, "", summary(outcomes)])
+
+
+def _row(c: Certificate, claim: int, room: int) -> list[str]:
+    first, *rest = textwrap.wrap(c.statement, room)
+    tolerance = f"{c.tolerance:.1e}" if c.tolerance else "exact"
+    numbers = f"{c.measured:>12.6g} {c.relation} {c.bound:<12.6g} {tolerance:>9}"
+    verdict = "holds" if c.holds else "FAILS"
+    return [f"{c.claim:<{claim}} {first:<{room}} {numbers}   {verdict}", *(f"{'':<{claim}} {line}" for line in rest)]
+
+
+def summary(outcomes: Sequence[Outcome]) -> str:
+    """How many certificates hold, and how long each module took."""
+    certificates = [c for outcome in outcomes for c in outcome.certificates]
+    holding = sum(c.holds for c in certificates)
+    errors = sum(bool(outcome.error) for outcome in outcomes)
+    times = ", ".join(f"{outcome.name} {outcome.seconds:.1f}" for outcome in outcomes)
+    total = sum(outcome.seconds for outcome in outcomes)
+    trouble = f", {errors} modules ended in an error" if errors else ""
+    return f"{holding} of {len(certificates)} certificates hold{trouble}; {total:.1f} s ({times})"
+
+
+def as_json(outcomes: Sequence[Outcome], seed: int) -> str:
+    """The same as data, with what it was computed by; a number that is not finite is written as a string."""
+    versions = {name: metadata.version(name) for name in ("theory", "sdeweights", "torch", "scipy")}
+    return json.dumps(
+        {
+            "holds": status(outcomes) == 0,
+            "seed": seed,
+            "versions": {**versions, "python": platform.python_version()},
+            "claims": [_as_data(outcome) for outcome in outcomes],
+        },
+        indent=2,
+    )
+
+
+def _as_data(outcome: Outcome) -> dict[str, Any]:
+    return {
+        "name": outcome.name,
+        "holds": outcome.holds,
+        "seconds": round(outcome.seconds, 3),
+        "error": outcome.error,
+        "certificates": [
+            {**asdict(c), "measured": _finite(c.measured), "holds": c.holds} for c in outcome.certificates
+        ],
+    }
+
+
+def _finite(x: float) -> float | str:
+    return float(x) if math.isfinite(x) else str(x)
