@@ -75,3 +75,28 @@ def test_index_finds_grid_points_and_nothing_else():
     assert grid.index(1.0) == 10
     with pytest.raises(ValueError, match=r"expected a point of the grid, got t=0\.35; the nearest is"):
         grid.index(0.35)
+
+
+def test_the_stochastic_phase_can_be_given_its_steps():
+    grid = Grid.of(Cut.ode_first(0.1), steps=6, sde_steps=2)
+    assert [(phase.kind, phase.steps) for phase in grid.phases] == [("ode", 4), ("sde", 2)]
+    assert grid.times[4] == 0.9
+    assert grid.times[-1] == 1.0
+    three = Grid.of(Cut.vertical(0.6, 0.7), steps=8, sde_steps=2)
+    assert [phase.steps for phase in three.phases] == [4, 2, 2]  # 6 dealt to lengths 0.6 and 0.3
+    assert Grid.of(Cut.full(), 5, sde_steps=5) == Grid.of(Cut.full(), 5)
+
+
+@pytest.mark.parametrize(
+    ("cut", "steps", "sde_steps", "message"),
+    [
+        (Cut.ode_first(0.1), 6, 6, "expected sde_steps from 1 to 5"),
+        (Cut.ode_first(0.1), 6, 0, "expected sde_steps from 1 to 5"),
+        (Cut.ode_first(0.1), 6, 2.0, "expected sde_steps from 1 to 5"),
+        (Cut.full(), 6, 3, "expected sde_steps=6"),
+        (Cut.none(), 6, 3, "expected no sde_steps"),
+    ],
+)
+def test_impossible_stochastic_steps_are_refused(cut, steps, sde_steps, message):
+    with pytest.raises(ValueError, match=message):
+        Grid.of(cut, steps, sde_steps)

@@ -15,6 +15,8 @@ from torch import Tensor
 if TYPE_CHECKING:
     from sdeweights.cuts import Cut
 
+Span = tuple[Literal["ode", "sde"], float, float]  # kind, start, stop
+
 
 @dataclass(frozen=True)
 class Phase:
@@ -51,14 +53,19 @@ class Grid:
     phases: tuple[Phase, ...]
 
     @classmethod
-    def of(cls, cut: Cut, steps: int) -> Self:
-        """``steps`` steps dealt to the phases of a cut in proportion to their lengths, at least one to each."""
+    def of(cls, cut: Cut, steps: int, sde_steps: int | None = None) -> Self:
+        """``steps`` steps dealt to the phases of a cut in proportion to their lengths, at least one to each.
+
+        ``sde_steps`` fixes how many of them the stochastic phase has; the rest is dealt to the others.
+        """
         spans = _spans(cut)
         if isinstance(steps, bool) or not isinstance(steps, int):
             raise ValueError(f"expected steps to be an integer, got {steps!r}")
         if steps < len(spans):
             raise ValueError(f"expected at least {len(spans)} steps, one for each phase of the cut, got {steps}")
         counts = _deal(steps, [stop - start for _, start, stop in spans])
+        if sde_steps is not None:
+            counts = _deal_around(steps, sde_steps, spans)
         phases: list[Phase] = []
         for (kind, start, stop), count in zip(spans, counts, strict=True):
             phases.append(Phase(kind, start, stop, count, phases[-1].last if phases else 0))
@@ -112,10 +119,10 @@ def index_of(times: tuple[float, ...], t: float, tolerance: float = 0.0) -> int:
     return k
 
 
-def _spans(cut: Cut) -> list[tuple[Literal["ode", "sde"], float, float]]:
+def _spans(cut: Cut) -> list[Span]:
     if cut.deterministic:
         return [("ode", 0.0, 1.0)]
-    spans: list[tuple[Literal["ode", "sde"], float, float]] = [
+    spans: list[Span] = [
         ("ode", 0.0, cut.t1),
         ("sde", cut.t1, cut.t2),
         ("ode", cut.t2, 1.0),
@@ -134,3 +141,17 @@ def _deal(steps: int, lengths: list[float]) -> list[int]:
         richest = max((k for k in range(len(counts)) if counts[k] > 1), key=lambda k: counts[k] - quotas[k])
         counts[richest] -= 1
     return counts
+
+
+def _deal_around(steps: int, sde_steps: int, spans: list[Span]) -> list[int]:
+    """``sde_steps`` for the stochastic phase, the rest dealt to the others."""
+    lengths = [stop - start for kind, start, stop in spans if kind == "ode"]
+    most = steps - len(lengths)
+    if len(lengths) == len(spans):
+        raise ValueError(f"expected no sde_steps for a cut without a stochastic phase, got {sde_steps}")
+    if isinstance(sde_steps, bool) or not isinstance(sde_steps, int) or not 1 <= sde_steps <= most:
+        raise ValueError(f"expected sde_steps from 1 to {most}, so that every phase has a step, got {sde_steps!r}")
+    if not lengths and sde_steps < steps:
+        raise ValueError(f"expected sde_steps={steps}, as the whole of depth is stochastic, got {sde_steps}")
+    others = iter(_deal(steps - sde_steps, [length / sum(lengths) for length in lengths]) if lengths else ())
+    return [sde_steps if kind == "sde" else next(others) for kind, _, _ in spans]
