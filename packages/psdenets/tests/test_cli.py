@@ -47,6 +47,8 @@ def failing(capsys, *args):
         (["--lr", "nan"], "expected --lr to be a number, got nan"),
         (["--batch-size", "5000"], "expected --batch-size of at most the 1294 training images, got 5000"),
         (["--blocks", "2-x"], "expected --blocks like"),
+        (["--sde-steps", "6"], "expected --sde-steps from 1 to 5"),
+        (["--cut", "full", "--sde-steps", "2"], "expected --sde-steps with"),
         (["--drift", "wide"], "expected --drift like"),
         (["--cut", "horizontal", "--share", "1e-6"], "expected a share of at least one"),
         (["--blocks", "1-1-1-1-1"], "multiples of 32"),

@@ -11,7 +11,7 @@ from psdenets.cuts import cuts_of
 from psdenets.heads import MeanFieldHead
 from psdenets.models import Classifier, block_shapes
 
-SMALL = {"width": 4, "steps": 4, "drift": "1-4-1"}
+SMALL = {"width": 4, "steps": 8, "drift": "1-4-1"}
 CUTS = {
     "none": {"cut": "none"},
     "full": {"cut": "full"},
@@ -79,14 +79,33 @@ def test_resets_and_horizontal_cuts_agree_among_samples_without_noise():
         torch.testing.assert_close(probs[1:], probs[:1].expand(2, -1, -1), rtol=0, atol=1e-6)
 
 
+@pytest.mark.parametrize("steps", [3, 4, 6])
+@pytest.mark.parametrize("cut", [cut for cut in CUTS if cut != "none"])
+def test_noise_reaches_the_predictions_of_every_noisy_cut(cut, steps):
+    """With one noisy Euler step that ends at t = 1 or at a reset, h would begin no step with noisy weights."""
+    few = steps == 3 and cut == "three phases"
+    model = build(Config(**{**SMALL, "steps": steps}, **CUTS[cut], sigma=1.0))
+    probs = model.predict_proba(images(), 3, at(), return_samples=True)
+    assert few or all(block.grid.sde.steps >= 2 for block in model.deep_blocks)
+    assert probs.std(0).max() > 1e-6  # rounding would give 1e-8
+
+
+def test_one_noisy_step_at_the_end_of_depth_is_not_seen():
+    """The partner of the test above: what --sde-steps 1 does."""
+    model = build(Config(**{**SMALL, "steps": 3}, cut="vertical", ratio=0.25, sigma=1.0, sde_steps=1))
+    probs = model.predict_proba(images(), 3, at(), return_samples=True)
+    assert torch.equal(probs[0], probs[1])
+
+
 def test_order_decides_which_end_of_depth_is_noisy():
     """The published code parsed --ode-first and never passed it on."""
     first, last = (cuts_of(Config(order=order, ratio=0.25))[0] for order in ("sde-first", "ode-first"))
     assert (first.t1, first.t2) == (0.0, 0.25)
     assert (last.t1, last.t2) == (0.75, 1.0)
     path = build(Config(**SMALL, order="ode-first", ratio=0.25)).draw(50, at()).paths[0]
-    assert torch.equal(path.w[:, 3], path.w[:1, 3].expand(50, -1))  # t = 3/4: all samples alike
-    assert path.w[:, 4].std(0).min() > 0
+    assert path.times[6] == 0.75
+    assert torch.equal(path.w[:, 6], path.w[:1, 6].expand(50, -1))  # all samples alike
+    assert path.w[:, 7].std(0).min() > 0
     path = build(Config(**SMALL, order="sde-first", ratio=0.25)).draw(50, at()).paths[0]
     assert path.w[:, 1].std(0).min() > 0
 

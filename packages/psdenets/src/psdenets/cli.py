@@ -26,6 +26,7 @@ _ONLY_WITH = {
     "order": ("vertical", "both"),
     "at_t2": ("vertical", "both"),
     "scope": ("vertical", "both"),
+    "sde_steps": ("vertical", "both"),
     "share": ("horizontal", "both"),
     "drift_deterministic": ("horizontal", "both"),
 }

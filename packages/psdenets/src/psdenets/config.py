@@ -69,6 +69,9 @@ class Config:
     sigma: float = _flag(0.05, "diffusion of the Ornstein-Uhlenbeck prior")
     theta: float = _flag(1.0, "mean reversion of the Ornstein-Uhlenbeck prior")
     steps: int = _flag(6, "solver steps a block")
+    sde_steps: int | None = _flag(
+        None, "steps of the stochastic depth (default: in proportion to it, two at least where --steps allows)"
+    )
     hidden_method: HiddenMethod = _flag("euler", "scheme of the hidden state")
     gradient: Gradient = _flag("backprop", "what is kept for the backward pass")
     # the data
@@ -100,7 +103,7 @@ class Config:
     # the run
     out: str | None = _flag(None, "run directory (default: a new one under ./runs)")
     device: str = _flag("auto", "cpu, cuda, cuda:1, mps; auto takes an accelerator where there is one")
-    threads: int | None = _flag(None, "CPU threads (default: torch's choice)")
+    threads: int | None = _flag(None, "CPU threads (default: one for small images, else torch's choice)")
     max_seconds: float | None = _flag(None, "stop training after so long, whatever --epochs says")
     checkpoint_seconds: float = _flag(30.0, "time between checkpoints inside an epoch; 0 writes one every step")
 
@@ -199,6 +202,11 @@ def _check_network(c: Config) -> None:
     t1, t2 = c.window
     phases = 1 if c.cut == "none" else (t1 > 0) + 1 + (t2 < 1)
     _require(c.steps >= phases, f"at least {phases}, one for each phase of the cut", "steps", c.steps)
+    if c.sde_steps is not None:
+        if phases == 1:
+            raise BadInput(f"expected --sde-steps with part of depth stochastic only, got it with --cut {c.cut}")
+        most = c.steps - phases + 1
+        _require(1 <= c.sde_steps <= most, f"from 1 to {most}, one step left for every phase", "sde_steps", c.sde_steps)
 
 
 def _check_training(c: Config) -> None:

@@ -7,7 +7,7 @@ window (t1, t2) leaves of it, stretched to [0, 1], is the block's own window.
 from __future__ import annotations
 
 from psdenets.config import Config
-from sdeweights import Cut
+from sdeweights import Cut, Grid
 
 
 def cuts_of(config: Config) -> tuple[Cut, ...]:
@@ -25,6 +25,24 @@ def cuts_of(config: Config) -> tuple[Cut, ...]:
     if config.scope == "block":
         return (Cut(t1, t2, stochastic, config.at_t2),) * blocks
     return tuple(_local(t1 * blocks - b, t2 * blocks - b, stochastic, config.at_t2) for b in range(blocks))
+
+
+def grid_of(config: Config, cut: Cut) -> Grid:
+    """The steps of a block, two at least in its stochastic phase where there are enough of them.
+
+    h takes Euler steps with the weights at their left ends. Where a single noisy step ends at t = 1 or at a reset, no
+    step of h would begin with noisy weights, and all samples would predict the same.
+
+    Example: six steps with the last tenth of depth noisy are four and two, not five and one.
+        >>> [phase.steps for phase in grid_of(Config(steps=6), Cut.ode_first(0.1)).phases]
+        [4, 2]
+    """
+    grid = Grid.of(cut, config.steps)
+    if grid.sde is None or len(grid.phases) == 1:
+        return grid
+    wanted = config.sde_steps or max(2, grid.sde.steps)
+    possible = config.steps - len(grid.phases) + 1
+    return Grid.of(cut, config.steps, min(wanted, possible))
 
 
 def _local(t1: float, t2: float, stochastic: float, at_t2: str) -> Cut:

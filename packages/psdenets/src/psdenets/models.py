@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from psdenets.blocks import hidden_drift
-from psdenets.cuts import cuts_of
+from psdenets.cuts import cuts_of, grid_of
 from psdenets.errors import BadInput
 from psdenets.heads import HEADS, Head, HeadWeights
 from psdenets.seeds import generator as generator_at
@@ -46,11 +46,12 @@ class DeepBlock(nn.Module):
         super().__init__()
         w0, self.f_h = flatten(hidden_drift(config.block, channels, config.width, config.activation, generator))
         self.process = _process(config, w0, cut, generator)
-        self.steps, self.method, self.gradient = config.steps, config.hidden_method, config.gradient
+        self.grid = grid_of(config, cut)
+        self.method, self.gradient = config.hidden_method, config.gradient
 
     def draw(self, samples: int, generator: torch.Generator | None) -> WeightPath:
         """Weight paths of so many samples."""
-        return self.process.sample(self.steps, samples, generator=generator)
+        return self.process.sample(self.grid, samples, generator=generator)
 
     def forward(self, h: Tensor, path: WeightPath) -> Tensor:
         """h at the end of the block: (N, ...) while all samples agree, (S, N, ...) once they do not.
