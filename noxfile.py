@@ -37,7 +37,7 @@ def tests(session: nox.Session) -> None:
     """Run the tests of all packages (arguments go to pytest)."""
     install(session, *PACKAGES)
     session.install(*CONSTRAINTS, "torchmetrics>=1.4")  # an independent oracle of some metrics
-    session.run("pytest", "-m", "not deep", *test_folders(*PACKAGES), *session.posargs)
+    session.run("pytest", "-m", "not deep", "tests/test_readme.py", *test_folders(*PACKAGES), *session.posargs)
 
 
 @nox.session
@@ -98,6 +98,33 @@ def train(session: nox.Session) -> None:
     """Train a classifier: `nox -s train -- --cut horizontal --epochs 5`."""
     install(session, "psdenets")
     session.run("python", "-m", "psdenets.train", *session.posargs)
+
+
+@nox.session
+def page(session: nox.Session) -> None:
+    """Look at the report of a run in headless Chromium; installs Debian's browser where there is none."""
+    if not (shutil.which("chromium") and shutil.which("chromedriver")):
+        session.run("apt-get", "install", "-y", "-qq", "chromium", "chromium-driver", external=True)
+    install(session, "psdenets")
+    session.install("selenium>=4.20")
+    picture = Path(session.create_tmp()) / "report.png"
+    session.run("pytest", "tests/browser", *session.posargs, env={"PAGE_PICTURE": str(picture)})
+    print(f"pictures: {os.path.relpath(picture.parent, ROOT)}/report-*.png")
+
+
+@nox.session
+def pictures(session: nox.Session) -> None:
+    """Make the pictures of the README anew, by its own commands."""
+    install(session, "psdenets")
+    session.install("pyte>=0.8")
+    session.run("python", "docs/pictures.py")
+
+
+@nox.session
+def results(session: nox.Session) -> None:
+    """Write docs/RESULTS.md; `nox -s results -- --train --data-root DIR` trains first, which takes hours."""
+    install(session, "psdenets")
+    session.run("python", "docs/results.py", *session.posargs)
 
 
 @nox.session

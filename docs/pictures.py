@@ -1,7 +1,7 @@
 """The pictures of the top README, made by the commands that stand beside them: `nox -s pictures`.
 
-The training display is the real one: the command runs in a pseudo-terminal, an emulator keeps its screen, and what stands
-there three quarters through the run is drawn. Everything else is copied from the run directory.
+The training display is the real one: the command runs in a pseudo-terminal, an emulator keeps its screen, and what
+stands there three quarters through the run is drawn. Everything else is copied from the run directory.
 """
 
 from __future__ import annotations

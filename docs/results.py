@@ -1,0 +1,158 @@
+"""RESULTS.md from run directories: `python docs/results.py --data-root DIR [--runs DIR] [--train] [NAME...]`.
+
+Without `--train` nothing is computed: the table is written from what is there. With it, runs that are missing are
+trained (and those that were interrupted are resumed) by the very commands that the table shows, then evaluated on
+foreign images.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any, NamedTuple
+
+HERE = Path(__file__).parent
+
+
+class Run(NamedTuple):
+    """One row: a preset, flags beside it, the sets its AUROC is measured on, and what it has to reach."""
+
+    preset: str
+    flags: str
+    ood: tuple[str, ...]
+    accuracy: float
+    minutes: float
+    ece: float | None = None
+
+    @property
+    def command(self) -> str:
+        """As a person would type it."""
+        return " ".join(filter(None, [f"python -m psdenets.train --preset {self.preset}", self.flags]))
+
+
+INTRODUCTION = """\
+Written by `python docs/results.py` from the run directories; nothing is typed by hand. Fractions of the whole test set,
+probabilities averaged over weight samples, one seed a row. AUROC: predictive entropy against that set, which is the
+positive class. Minutes: training, with the evaluations after each epoch."""
+MNIST_OOD, CIFAR_OOD = ("kmnist", "fashion-mnist"), ("svhn",)
+CUTS = ("ode-first", "sde-first", "fix-w2", "horizontal", "both", "sde-bnn")
+RUNS = {
+    **{f"mnist-{cut}": Run(f"mnist-cpu-{cut}", "", MNIST_OOD, 0.992, 20, 0.005) for cut in CUTS},
+    "mnist-ode-first-longer": Run("mnist-cpu-ode-first", "--epochs 15", MNIST_OOD, 0.994, 40, 0.005),
+    **{f"cifar10-{cut}": Run(f"cifar10-cpu-{cut}", "", CIFAR_OOD, 0.75, 40) for cut in ("ode-first", "sde-bnn")},
+}
+
+
+def main() -> int:
+    """Train what is missing where that is asked for, then write the page."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("names", nargs="*", metavar="NAME", help=f"rows to train: {', '.join(RUNS)} (default: all)")
+    parser.add_argument("--runs", type=Path, default=Path("runs/results"), help="where the run directories are")
+    parser.add_argument("--data-root", default="data", help="where the data sets are")
+    parser.add_argument("--train", action="store_true", help="train and evaluate what is missing")
+    args = parser.parse_args()
+    unknown = [name for name in args.names if name not in RUNS]
+    if unknown:
+        parser.error(f"expected names among {', '.join(RUNS)}, got {unknown[0]}")
+    for name in args.names or RUNS:
+        if args.train:
+            train(RUNS[name], args.runs / name, args.data_root)
+    (HERE / "RESULTS.md").write_text(page(args.runs))
+    return 0
+
+
+def train(run: Run, folder: Path, data_root: str) -> None:
+    """The run and its evaluations, as far as they are missing."""
+    flags = [
+        "--preset",
+        run.preset,
+        *shlex.split(run.flags),
+        "--out",
+        str(folder),
+        "--data-root",
+        data_root,
+        "--resume",
+    ]
+    call("psdenets.train", *flags)
+    for ood in run.ood:
+        out = folder / f"ood-{ood}"
+        if not (out / "metrics.json").exists():
+            call("psdenets.evaluate", str(folder), "--ood", ood, "--out", str(out), "--data-root", data_root)
+
+
+def call(module: str, *args: str) -> None:
+    """`python -m module args`."""
+    subprocess.run([sys.executable, "-m", module, *args], check=True)
+
+
+def page(runs: Path) -> str:
+    """The whole of RESULTS.md."""
+    rows = {name: read(runs / name, run) for name, run in RUNS.items() if (runs / name / "metrics.json").exists()}
+    missing = [name for name in RUNS if name not in rows]
+    parts = ["# Results", INTRODUCTION]
+    for data, title in (("mnist", "MNIST"), ("cifar10", "CIFAR-10")):
+        found = {name: row for name, row in rows.items() if name.startswith(data)}
+        if found:
+            parts += [f"## {title}", table(found), commands(found)]
+    if missing:
+        parts += ["## Not measured", "No run of: " + ", ".join(f"`{RUNS[name].command}`" for name in missing) + "."]
+    return "\n\n".join(parts) + "\n"
+
+
+def read(folder: Path, run: Run) -> dict[str, Any]:
+    """The numbers of a row, from the files of its run."""
+    metrics = json.loads((folder / "metrics.json").read_text())
+    config = json.loads((folder / "config.json").read_text())
+    auroc = {}
+    for ood in run.ood:
+        found = folder / f"ood-{ood}" / "metrics.json"
+        auroc[ood] = json.loads(found.read_text())["metrics"]["ood"]["auroc"] if found.exists() else None
+    return {"run": run, "metrics": metrics, "config": config, "auroc": auroc}
+
+
+def table(rows: dict[str, dict[str, Any]]) -> str:
+    """One line a run, and whether it reached what it had to."""
+    sets = next(iter(rows.values()))["run"].ood
+    head = [
+        "run",
+        "accuracy",
+        "ECE",
+        "NLL",
+        "Brier",
+        *(f"AUROC {s}" for s in sets),
+        "minutes",
+        "epochs",
+        "aim",
+        "reached",
+    ]
+    lines = ["| " + " | ".join(head) + " |", "|" + "---|" * len(head)]
+    for name, row in rows.items():
+        run, m = row["run"], row["metrics"]
+        aim = f"≥ {run.accuracy:.1%}" + (f", ECE ≤ {run.ece:.1%}" if run.ece else "") + f", ≤ {run.minutes:g} min"
+        good = m["accuracy"] >= run.accuracy and m["seconds"] <= 60 * run.minutes and m["ece"] <= (run.ece or 1)
+        auroc = ["–" if value is None else f"{value:.4f}" for value in row["auroc"].values()]
+        cells = [f"{m['accuracy']:.2%}", f"{m['ece']:.2%}", f"{m['nll']:.4f}", f"{m['brier']:.4f}", *auroc]
+        cells += [f"{m['seconds'] / 60:.1f}", str(m["epochs"]), aim, "yes" if good else "**no**"]
+        lines.append(f"| `{name}` | " + " | ".join(cells) + " |")
+    return "\n".join(lines)
+
+
+def commands(rows: dict[str, dict[str, Any]]) -> str:
+    """What was typed, and with which versions, seeds and threads."""
+    lines = []
+    for name, row in rows.items():
+        m, config = row["metrics"], row["config"]
+        versions = ", ".join(f"{key} {value}" for key, value in m["versions"].items())
+        lines.append(
+            f"- `{name}`: `{row['run'].command}`; seed {m['seed']}, {m['test_samples']} weight samples, "
+            f"{config['steps']} steps a block, sigma {config['sigma']:g}; {versions}"
+        )
+    return "\n".join(lines)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
