@@ -1,0 +1,99 @@
+"""Theorem A.1 (Sharma et al., 2023):  |f_theta(V eta + u, x) - f~(x, eta)| < eps for all x in X and |eta| <= lambda.
+
+The network is fitted, and its error e = f_theta - f~ bounded everywhere, not on a grid alone: X x [-lambda, lambda] is
+cut into cells of half-diagonal rho, and in the cell of centre z
+
+    |e| <= |e(z)| + rho |e'(z)| + (how far f_theta leaves its tangent within rho) + 1/2 rho^2 (curvature of f~).
+
+All that is left to trust is floating-point rounding. Both universal families of the paper are fitted. V = I and u = 0,
+as Theorem 4.2 has it; any invertible V is absorbed by the first layer, and a singular one loses noise.
+"""
+
+from __future__ import annotations
+
+import math
+from functools import lru_cache
+from typing import NamedTuple
+
+import torch
+from scipy import stats
+from torch import Tensor
+
+from theory import fitting
+from theory.certificate import Certificate
+from theory.laws import APPROXIMATED, Deterministic, Law, SmoothLaw
+from theory.networks import Family, Shallow
+
+CLAIM = "Theorem A.1"
+EPSILONS = (0.2, 0.1)
+UNITS = {Family.WIDE: 12, Family.DEEP: 56}
+
+
+class Sup(NamedTuple):
+    """The largest error on a grid, and a bound of the error between its points."""
+
+    on_grid: float
+    everywhere: float
+
+
+def reach(m: int, probability: float) -> float:
+    """lambda with P(|eta| <= lambda) = probability for eta ~ N(0, I_m): 1.95996 for m = 1 and 0.95."""
+    return float(stats.chi.ppf(probability, m))
+
+
+def cells(radius: float, counts: tuple[int, int]) -> tuple[Tensor, float]:
+    """Centres (n, 2) of the cells of [-1, 1] x [-radius, radius], and their half-diagonal."""
+    sides = [2 / counts[0], 2 * radius / counts[1]]
+    axes = [
+        -half + side * (torch.arange(count, dtype=torch.float64) + 0.5)
+        for half, side, count in zip((1.0, radius), sides, counts, strict=True)
+    ]
+    return torch.cartesian_prod(*axes), math.hypot(*sides) / 2
+
+
+def sup_error(net: Shallow, law: SmoothLaw, radius: float, counts: tuple[int, int] = (400, 800)) -> Sup:
+    """sup |F(x, eta_1) - f~(x, eta)| over x in [-1, 1] and |eta_1| <= radius; neither looks at the other noises."""
+    centres, rho = cells(radius, counts)
+    on_grid = everywhere = 0.0
+    for z in torch.split(centres, 40_000):
+        x, eta = z[:, :1], _padded(z[:, 1:], law)
+        error = (net(z) - law.generator(x, eta)).norm(dim=-1)
+        slope = (net.slopes(z) - law.slopes(x, eta)).flatten(1).norm(dim=-1)
+        bound = error + rho * slope + net.remainder(z, rho) + rho**2 / 2 * law.curvature(radius)
+        on_grid, everywhere = max(on_grid, float(error.max())), max(everywhere, float(bound.max()))
+    return Sup(on_grid, everywhere)
+
+
+def _padded(eta: Tensor, law: Law) -> Tensor:
+    return torch.cat([eta, eta.new_zeros(len(eta), law.m - 1)], 1)
+
+
+@lru_cache(maxsize=64)
+def approximation(law: SmoothLaw, family: Family, epsilon: float) -> Shallow:
+    """f_theta(x, eta_1) fitted on |eta| <= lambda(epsilon), the radius of Theorem 4.2's event A_1.
+
+    The theorem says that such a network exists, so that any way to find it is good; the seed of the fit is fixed.
+    """
+    radius = reach(law.m, 1 - epsilon / 2)
+    z = torch.cartesian_prod(
+        torch.linspace(-1, 1, 33, dtype=torch.float64), torch.linspace(-radius, radius, 45, dtype=torch.float64)
+    )
+    y = law.generator(z[:, :1], _padded(z[:, 1:], law))
+    return fitting.fit(family, z, y, UNITS[family], torch.Generator().manual_seed(0))
+
+
+def certify(seed: int = 0) -> list[Certificate]:  # noqa: ARG001 - nothing is drawn
+    """sup error < eps / 2 on |eta| <= lambda, as Theorem 4.2 needs it, for four laws, both eps and both families."""
+    return [
+        _certificate(law, family, epsilon)
+        for family in Family
+        for law in (Deterministic(), *APPROXIMATED)
+        for epsilon in EPSILONS
+    ]
+
+
+def _certificate(law: SmoothLaw, family: Family, epsilon: float) -> Certificate:
+    radius = reach(law.m, 1 - epsilon / 2)
+    sup = sup_error(approximation(law, family, epsilon), law, radius)
+    what = f"{law.name}, {family}, |eta| <= {radius:.3f}: sup |f_theta - f~|, proved between grid points"
+    return Certificate(CLAIM, f"{what} (on the grid {sup.on_grid:.4f})", sup.everywhere, "<=", epsilon / 2)
