@@ -70,7 +70,7 @@ def draw(
     normals = torch.empty((samples, noises, steps, m), dtype=dtype, device=device)
     for sample in normals:
         sample.normal_(generator=generator)
-    dB = normals[:, 0] * math.sqrt(dt)
+    dB = normals[:, 0].mul_(math.sqrt(dt))
     if noises == 1:
         return Increments(dt, dB)
     Z = dt / 2 * (dB + normals[:, 1] * math.sqrt(dt / 3))

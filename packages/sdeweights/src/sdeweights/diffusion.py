@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 
 Field = Callable[[Tensor, Tensor], Tensor]  # (t, w) -> something of w's leading shape
+FieldAndGap = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]  # (t, w) -> f_q and f_q - f_p
 
 
 class Kind(StrEnum):

@@ -17,7 +17,7 @@ from torch.nn import functional as F
 
 if TYPE_CHECKING:
     from sdeweights.cuts import Cut
-    from sdeweights.diffusion import Field
+    from sdeweights.diffusion import Field, FieldAndGap
     from sdeweights.priors import Prior
 
 
@@ -161,13 +161,32 @@ class PriorPlus(nn.Module):
         """f_p(t, w) + net(t, w), of w's shape."""
         return self.prior.drift(t, w) + self.net(t, w)
 
-    def restrict(self, indices: Tensor) -> Field:
+    def and_gap(self, t: Tensor, w: Tensor) -> tuple[Tensor, Tensor]:
+        """f_q(t, w), and its gap to f_p, which is the net."""
+        net = self.net(t, w)
+        return self.prior.drift(t, w) + net, net
+
+    def restrict(self, indices: Tensor) -> PriorPlus:
         """The drift of part of the coordinates, where both prior and net go by parts."""
         restrict: Callable[[Tensor], Field] | None = getattr(self.net, "restrict", None)
         if restrict is None:
             raise ValueError("expected a net that is split like the cut, got one that may mix coordinates")
-        net, prior = restrict(indices), self.prior.restrict(indices)
-        return lambda t, w: prior.drift(t, w) + net(t, w)
+        return PriorPlus(self.prior.restrict(indices), restrict(indices))
+
+
+def with_gap(drift: Field, prior: Prior) -> FieldAndGap:
+    """(t, w) -> (f_q, f_q - f_p).
+
+    Of a drift f_p + net the gap is the net itself: f_p is not evaluated twice, and nothing cancels in the difference.
+    """
+    if isinstance(drift, PriorPlus) and drift.prior is prior:
+        return drift.and_gap
+
+    def both(t: Tensor, w: Tensor) -> tuple[Tensor, Tensor]:
+        f_q = drift(t, w)
+        return f_q, f_q - prior.drift(t, w)
+
+    return both
 
 
 def bottleneck(

@@ -13,6 +13,7 @@ from torch import Tensor
 
 from sdeweights import diffusion
 from sdeweights.diffusion import Kind
+from sdeweights.drifts import with_gap
 from sdeweights.grid import index_of
 
 if TYPE_CHECKING:
@@ -24,9 +25,9 @@ if TYPE_CHECKING:
     from sdeweights.priors import Prior
 
 
-def control(kind: Kind, f_q: Tensor, f_p: Tensor, g: Tensor) -> Tensor:
-    """u = g^{-1} (f_q - f_p), all on the stochastic coordinates: (..., m)."""
-    return diffusion.solve(kind, g, f_q - f_p)
+def control(kind: Kind, gap: Tensor, g: Tensor) -> Tensor:
+    """u = g^{-1} (f_q - f_p) from the gap f_q - f_p, all on the stochastic coordinates: (..., m)."""
+    return diffusion.solve(kind, g, gap)
 
 
 def integrand(u: Tensor) -> Tensor:
@@ -71,9 +72,10 @@ def controls(posterior_drift: Field, prior: Prior, path: WeightPath, cut: Cut) -
     first, last = (index_of(path.times, t, tolerance=1e-6) for t in (cut.t1, cut.t2))
     S = cut.indices(path.d).to(path.w.device)
     kind = diffusion.kind_of(prior.diffusion, path.ts[0], path.w[0, 0])
+    f_and_gap = with_gap(posterior_drift, prior)
     us = []
     for k in range(first, last):
         t, w = path.ts[k], path.start(k)
         g = diffusion.restrict(kind, prior.diffusion(t, w), S)
-        us.append(control(kind, posterior_drift(t, w)[..., S], prior.drift(t, w)[..., S], g))
+        us.append(control(kind, f_and_gap(t, w)[1][..., S], g))
     return us, [path.times[k + 1] - path.times[k] for k in range(first, last)]

@@ -29,30 +29,32 @@ class _Constant(nn.Module):
     def forward(self, t: Tensor, w: Tensor) -> Tensor:  # noqa: ARG002 - constant in t
         return self.value.to(w)
 
-    def restrict(self, indices: Tensor) -> Field:
+    def beside(self, w: Tensor) -> Tensor:
+        """The value for arithmetic with w: a number needs no copy in w's dtype, torch takes it in that of w."""
+        return self.value if self.value.ndim == 0 else self.value.to(w)
+
+    def restrict(self, indices: Tensor) -> _Constant:
         value = self.value
         if value.ndim == 0 or value.shape == (1,):
             return self
         for axis in range(value.ndim):
             value = value.index_select(axis, indices.to(value.device))
-        return lambda t, w: value.to(w)  # noqa: ARG005 - constant in t
+        return _Constant(value)
 
 
 class _MeanReversion(nn.Module):
     """theta (mu - w)."""
 
-    def __init__(self, theta: Value, mu: Value) -> None:
+    def __init__(self, theta: Value | _Constant, mu: Value | _Constant) -> None:
         super().__init__()
-        self.theta = _Constant(theta)
-        self.mu = _Constant(mu)
+        self.theta = theta if isinstance(theta, _Constant) else _Constant(theta)
+        self.mu = mu if isinstance(mu, _Constant) else _Constant(mu)
 
-    def forward(self, t: Tensor, w: Tensor) -> Tensor:
-        value: Tensor = self.theta(t, w) * (self.mu(t, w) - w)
-        return value
+    def forward(self, t: Tensor, w: Tensor) -> Tensor:  # noqa: ARG002 - constant in t
+        return self.theta.beside(w) * (self.mu.beside(w) - w)
 
-    def restrict(self, indices: Tensor) -> Field:
-        theta, mu = self.theta.restrict(indices), self.mu.restrict(indices)
-        return lambda t, w: theta(t, w) * (mu(t, w) - w)
+    def restrict(self, indices: Tensor) -> _MeanReversion:
+        return _MeanReversion(self.theta.restrict(indices), self.mu.restrict(indices))
 
 
 def _zero(t: Tensor, w: Tensor) -> Tensor:  # noqa: ARG001 - constant in t
@@ -80,6 +82,11 @@ class Prior(nn.Module):
             diffusion if callable(diffusion) and not isinstance(diffusion, Tensor) else _Constant(diffusion)
         )
         self.coordinatewise = coordinatewise
+
+    @property
+    def constant_diffusion(self) -> bool:
+        """Whether g is a number or a tensor, not a function of (t, w)."""
+        return isinstance(self._diffusion, _Constant)
 
     def drift(self, t: Tensor, w: Tensor) -> Tensor:
         """f_p(t, w), of w's shape."""

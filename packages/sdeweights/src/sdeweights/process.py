@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from sdeweights import brownian, diffusion, kl
 from sdeweights.brownian import Increments
 from sdeweights.cuts import AtT2, Cut
+from sdeweights.drifts import PriorPlus
 from sdeweights.errors import NonFiniteState
 from sdeweights.grid import Grid
 from sdeweights.path import WeightPath
@@ -168,11 +169,12 @@ class WeightProcess(nn.Module):
         restrict: Callable[[Tensor], Field] = self.drift.restrict  # type: ignore[attr-defined]
         f_S, f_D = Counted(restrict(self.S)), Counted(restrict(self.D))
         track_D = follow(Group(self.w0[self.D], f_D), plan)
-        prior = (
-            self.prior.restrict(self.S)
-            if self.prior.coordinatewise
-            else beside(self.prior, self.S, self.D, plan.grid, track_D)
-        )
+        if isinstance(self.drift, PriorPlus) and isinstance(f_S.field, PriorPlus) and self.drift.prior is self.prior:
+            prior = f_S.field.prior  # the very object, so that the gap is known to be the net
+        elif self.prior.coordinatewise:
+            prior = self.prior.restrict(self.S)
+        else:
+            prior = beside(self.prior, self.S, self.D, plan.grid, track_D)
         places = torch.arange(len(self.S), device=self.S.device)
         track_S = follow(stochastic(self.w0[self.S], f_S, prior, places, self._reset(places)), plan)
         w = self._merge(track_S.stacked(samples), track_D.stacked(samples))
@@ -310,9 +312,12 @@ def _with_parameters_detached(drift: Field, path: WeightPath) -> Field:
 
 
 def _require_finite(path: WeightPath, grid: Grid) -> None:
-    if bool(torch.isfinite(path.w.detach()).all()) and bool(torch.isfinite(path.kl.detach()).all()):
+    # A sum is finite only if all its terms are: one pass over w in the ordinary case.
+    if bool(torch.isfinite(path.w.detach().sum() + path.kl.detach().sum())):
         return
     finite = torch.isfinite(path.w.detach()).all(-1).all(0)
+    if bool(finite.all()) and bool(torch.isfinite(path.kl.detach()).all()):
+        return  # it was the sum that overflowed
     if bool(finite.all()):
         raise NonFiniteState(
             f"the KL is not finite though w is; largest norm of w: {float(path.w.detach().norm(dim=-1).max()):.6g}"

@@ -12,7 +12,8 @@ from torch import Tensor
 
 from sdeweights import diffusion, kl
 from sdeweights.brownian import Increments
-from sdeweights.diffusion import Field
+from sdeweights.diffusion import Field, FieldAndGap
+from sdeweights.drifts import with_gap
 from sdeweights.grid import Grid, Phase, as_float
 from sdeweights.priors import Prior
 from sdeweights.solvers.base import OdeSolver, Sde, SdeSolver, Solution
@@ -41,12 +42,11 @@ class Reset(NamedTuple):
 
 
 class Group(NamedTuple):
-    """Weights that are integrated together: their start, drift, and, unless deterministic, noise, prior and reset."""
+    """Weights that are integrated together: their start, drift, and, unless deterministic, equation and reset."""
 
     w0: Tensor
     drift: Field
     sde: Sde | None = None
-    prior_drift: Field | None = None
     reset: Reset | None = None
 
 
@@ -73,8 +73,18 @@ class Counted:
         self.calls += 1
         return self.field(t, w)
 
+    def with_gap(self, prior: Prior) -> FieldAndGap:
+        """(t, w) -> (f_q, f_q - f_p), counted like the drift alone."""
+        both = with_gap(self.field, prior)
 
-def stochastic(w0: Tensor, drift: Field, prior: Prior, noisy: Tensor, reset: Reset | None) -> Group:
+        def counted(t: Tensor, w: Tensor) -> tuple[Tensor, Tensor]:
+            self.calls += 1
+            return both(t, w)
+
+        return counted
+
+
+def stochastic(w0: Tensor, drift: Counted, prior: Prior, noisy: Tensor, reset: Reset | None) -> Group:
     """A group whose coordinates ``noisy`` follow the posterior: drift f_q, and the prior's diffusion."""
     t, start = w0.new_zeros(()), w0.detach()
     kind = diffusion.kind_of(prior.diffusion, t, start)
@@ -85,7 +95,16 @@ def stochastic(w0: Tensor, drift: Field, prior: Prior, noisy: Tensor, reset: Res
         return value if everything else diffusion.restrict(kind, value, noisy)
 
     additive = not diffusion.depends_on_state(prior.diffusion, t, start)
-    return Group(w0, drift, Sde(drift, g, kind, noisy, additive), prior.drift, reset)
+    constant = g(t, start) if prior.constant_diffusion else None
+    sde = Sde(
+        drift,
+        drift.with_gap(prior),
+        g if constant is None else lambda t, w: constant,  # noqa: ARG005 - once for all steps
+        kind,
+        noisy,
+        additive,
+    )
+    return Group(w0, drift, sde, reset)
 
 
 def beside(prior: Prior, S: Tensor, D: Tensor, grid: Grid, track: Track) -> Prior:
@@ -115,22 +134,18 @@ def follow(group: Group, plan: Plan) -> Track:
     states, total, after = [group.w0.unsqueeze(0)], None, None
     for phase in plan.grid.phases:
         start = states[-1] if after is None else after
-        if phase.kind == "ode" or group.sde is None or group.prior_drift is None or plan.noise is None:
+        if phase.kind == "ode" or group.sde is None or plan.noise is None:
             reached = plan.ode.solve(group.drift, start, phase.times)
         else:
             plan.scheme.check(group.sde, start.new_tensor(phase.start), start)
             solution = plan.scheme.solve(group.sde, start.expand(len(plan.noise.dB), -1), phase.times, plan.noise)
-            total = _kl(group.sde, group.prior_drift, solution, phase)
+            total = _kl(group.sde, solution, phase)
             reached = solution.states
             after = None if group.reset is None else group.reset.after(reached[-1])
         states.extend(reached[1:])
     return Track(states, total, after)
 
 
-def _kl(sde: Sde, prior_drift: Field, solution: Solution, phase: Phase) -> Tensor:
-    times = phase.times
-    us = []
-    for t, w, f_q, g in zip(times, solution.states, solution.drifts, solution.diffusions, strict=False):
-        f_p = prior_drift(w.new_tensor(t), w)
-        us.append(kl.control(sde.kind, sde.gather(f_q), sde.gather(f_p), g))
-    return kl.energy(us, [b - a for a, b in itertools.pairwise(times)])
+def _kl(sde: Sde, solution: Solution, phase: Phase) -> Tensor:
+    us = [kl.control(sde.kind, sde.gather(gap), g) for gap, g in zip(solution.gaps, solution.diffusions, strict=True)]
+    return kl.energy(us, [b - a for a, b in itertools.pairwise(phase.times)])

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from sdeweights import diffusion
 from sdeweights.brownian import Increments
-from sdeweights.diffusion import Field, Kind
+from sdeweights.diffusion import Field, FieldAndGap, Kind
 
 
 class Sde(NamedTuple):
@@ -19,6 +19,7 @@ class Sde(NamedTuple):
 
     Attributes:
         drift: f, from (t, w) to (..., d).
+        drift_and_gap: f and its gap f - f_p to the prior's drift, for the left ends of steps, where the KL is summed.
         diffusion: g on the noisy coordinates: scalar, (..., m) or (..., m, m).
         kind: which of these.
         noisy: (m,) places of the noisy coordinates.
@@ -26,6 +27,7 @@ class Sde(NamedTuple):
     """
 
     drift: Field
+    drift_and_gap: FieldAndGap
     diffusion: Field
     kind: Kind
     noisy: Tensor
@@ -66,10 +68,10 @@ class Step(NamedTuple):
 
 
 class Solution(NamedTuple):
-    """States at the grid points of a phase; drift and diffusion at the left end of every step."""
+    """States at the grid points of a phase; the gap f - f_p and the diffusion at the left end of every step."""
 
     states: list[Tensor]
-    drifts: list[Tensor]
+    gaps: list[Tensor]
     diffusions: list[Tensor]
 
 
@@ -126,14 +128,14 @@ class OneStepSde(ABC):
         ts = clock(times, w)
         dBs = noise.dB.unbind(1)
         Zs: Sequence[Tensor | None] = [None] * len(dBs) if noise.Z is None else noise.Z.unbind(1)
-        states, drifts, diffusions = [w], [], []
+        states, gaps, diffusions = [w], [], []
         for k in range(len(times) - 1):
-            f, g = sde.drift(ts[k], w), sde.diffusion(ts[k], w)
+            (f, gap), g = sde.drift_and_gap(ts[k], w), sde.diffusion(ts[k], w)
             w = self.step(sde, Step(ts[k], ts[k + 1], times[k + 1] - times[k], w, f, g, dBs[k], Zs[k]))
             states.append(w)
-            drifts.append(f)
+            gaps.append(gap)
             diffusions.append(g)
-        return Solution(states, drifts, diffusions)
+        return Solution(states, gaps, diffusions)
 
 
 class OneStepOde(ABC):

@@ -61,16 +61,16 @@ class Torchsde:
             )
 
     def solve(self, sde: Sde, w: Tensor, times: Sequence[float], noise: Increments) -> Solution:
-        """States at all ``times``; drift and diffusion at the left ends are evaluated afterwards."""
+        """States at all ``times``; gaps and diffusion at the left ends are evaluated afterwards."""
         steps = len(times) - 1
         counts = torch.arange(steps + 1, dtype=w.dtype, device=w.device)
         problem = _InSteps(sde, times, w, "stratonovich" if self.method in _STRATONOVICH else "ito")
         bm = _OnGrid(sde, noise, w.shape[-1])
         states = torchsde.sdeint(problem, w, counts, bm=bm, method=self.method, dt=1.0).unbind(0)
         ts = clock(times, w)
-        drifts = [sde.drift(t, state) for t, state in zip(ts[:-1], states, strict=False)]
+        gaps = [sde.drift_and_gap(t, state)[1] for t, state in zip(ts[:-1], states, strict=False)]
         diffusions = [sde.diffusion(t, state) for t, state in zip(ts[:-1], states, strict=False)]
-        return Solution(list(states), drifts, diffusions)
+        return Solution(list(states), gaps, diffusions)
 
 
 class _InSteps:
