@@ -129,8 +129,8 @@ def test_rounding_of_narrow_floats_is_no_reason_to_refuse():
         assert 0 <= bnneval.brier(probs.astype(dtype), np.zeros(50, int)) <= 2
 
 
-def test_the_first_of_two_broken_rows_is_named_also_when_threads_read_them():
-    probs = np.tile(GOOD, (100_000, 1))  # more blocks than are read on one thread
+def test_the_first_of_two_broken_rows_is_named_also_in_a_later_block():
+    probs = np.tile(GOOD, (100_000, 1))
     probs[[150_000, 30_001]] = 0.9
     with pytest.raises(ValueError, match="in row 30001"):
         bnneval.ece(probs, np.tile(LABELS, 100_000))

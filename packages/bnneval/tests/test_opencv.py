@@ -47,6 +47,8 @@ def test_disk_is_the_blurred_disk_of_opencv(cv2, constants):
 
 
 def test_affine_warp_is_that_of_opencv_to_a_hundredth_of_a_level(cv2, photos):
+    if int(cv2.__version__.split(".")[0]) > 4:
+        pytest.skip("OpenCV 5 interpolates at exact positions; the generator's OpenCV, like ours, at multiples of 1/32")
     rng = np.random.default_rng(0)
     x = (photos[0] / 255).astype(np.float32)
     points = np.array([[26, 26], [26, 6], [6, 6]], dtype=np.float32)

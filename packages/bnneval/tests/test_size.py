@@ -11,26 +11,27 @@ import numpy as np, bnneval
 from sklearn.calibration import calibration_curve
 rng = np.random.default_rng(0)
 probs, labels = rng.dirichlet(np.ones(10), 10**6), rng.integers(10, size=10**6)
-start = time.perf_counter()
+start = time.process_time()
 bnneval.report(probs, labels)
-seconds = time.perf_counter() - start
+seconds = time.process_time() - start
 gigabytes = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6
 confidence, correct = probs.max(axis=1), probs.argmax(axis=1) == labels
 ours, theirs = [], []
 for _ in range(21):
-    start = time.perf_counter()
+    start = time.process_time()
     bnneval.ece(probs, labels)
-    middle = time.perf_counter()
+    middle = time.process_time()
     calibration_curve(correct, confidence, n_bins=15)
     ours.append(middle - start)
-    theirs.append(time.perf_counter() - middle)
+    theirs.append(time.process_time() - middle)
 print(seconds, gigabytes, statistics.median(ours) / statistics.median(theirs))
 """
 
 
 @pytest.mark.deep
-def test_a_million_predictions_take_under_ten_seconds_and_two_gigabytes_and_ece_about_a_calibration_curve():
-    # Medians of 21 interleaved runs still sway by a fifth when others use the machine, hence the best of three and 1.2.
+def test_a_million_predictions_take_under_ten_seconds_and_two_gigabytes_and_ece_no_longer_than_a_calibration_curve():
+    # CPU time, which is the wall time of one thread on a free machine; others' work still sways it through the caches
+    # (ratios from 0.68 to 0.83 were seen), hence the best of three.
     ratios = []
     for _ in range(3):
         done = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True, check=True)
@@ -38,4 +39,4 @@ def test_a_million_predictions_take_under_ten_seconds_and_two_gigabytes_and_ece_
         assert seconds < 10
         assert gigabytes < 2
         ratios.append(ratio)
-    assert min(ratios) <= 1.2
+    assert min(ratios) <= 1

@@ -102,7 +102,7 @@ def binned(confidence: NDArray[np.float64], hit: NDArray[np.bool_], bins: int, s
         counts, sums = np.bincount(index, minlength=2 * bins), np.bincount(index, values, minlength=2 * bins)
         return np.stack([counts, sums]).astype(np.float64, copy=False).reshape(2, 2, bins)
 
-    (missed, hits), sums = np.sum(_check.each_block(tally, len(hit), STRETCH), axis=0)
+    (missed, hits), sums = np.sum([tally(rows) for rows in _check.blocks(len(hit), STRETCH)], axis=0)
     counts = missed + hits
     with np.errstate(invalid="ignore"):
         return Reliability(edges, counts.astype(np.int64), sums.sum(axis=0) / counts, hits / counts)

@@ -41,24 +41,22 @@ def top(probs: ArrayLike, labels: ArrayLike) -> Top:
     a = _check.table(probs)
     y = _check.labels(labels, *a.shape)
     confidence, correct = np.empty(len(a)), np.empty(len(a), dtype=bool)
-
-    def fill(rows: slice) -> None:
+    for rows in _check.blocks(len(a), _check.block_rows(a.shape[1])):
         p = _check.columns(a, rows)
         best = p.max(axis=0, out=confidence[rows])
         correct[rows] = _first_best(p, best, y[rows])
-
-    _check.each_block(fill, len(a))
     return Top(confidence, correct)
 
 
 def _first_best(p: NDArray[np.float64], best: NDArray[np.float64], y: NDArray[np.int64]) -> NDArray[np.bool_]:
-    """argmax_c p[c, i] == y[i] for columns p (C, n) with maxima `best`; only ties need an argmax, which is slow."""
+    """argmax_c p[c, i] == y[i] for columns p (C, n) with maxima `best`, several times faster than an argmax."""
     at_best = p == best
-    hit: NDArray[np.bool_]
     if np.count_nonzero(at_best) > best.size:
-        hit = np.argmax(at_best, axis=0) == y
-    else:
-        hit = at_best.ravel().take(y * best.size + np.arange(best.size))
+        seen = np.zeros(best.size, dtype=bool)
+        for row in at_best:  # keep the first of tied classes: at its best here, and in no class before
+            np.greater(row, seen, out=row)
+            seen |= row
+    hit: NDArray[np.bool_] = at_best.ravel().take(y * best.size + np.arange(best.size))
     return hit
 
 
