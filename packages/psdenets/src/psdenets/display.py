@@ -81,7 +81,7 @@ class Lines(Display):
             at = trainer.at
             self.say(
                 f"epoch {at.epoch + 1}/{trainer.config.epochs} batch {at.batch}/{trainer.batches}: "
-                f"loss {report.loss:.4f}, accuracy {report.accuracy:.1%}, {self.speed(trainer):.0f} images/s"
+                f"loss {report.loss:.4f}, accuracy {report.accuracy:.1%}, {self.speed(trainer):.3g} images/s"
             )
 
     def show_epoch(self, record: dict[str, Any]) -> None:
@@ -133,7 +133,7 @@ class Live(Display):
         left = (trainer.steps - at.step) * self._seconds_a_step()
         self.numbers = (
             f"loss {report.loss:.4f}   nll {report.nll:.4f}   kl {report.kl:.1f}   accuracy {report.accuracy:.1%}   "
-            f"{self.speed(trainer):.0f} images/s   {duration(left)} left"
+            f"{self.speed(trainer):.3g} images/s   {duration(left)} left"
         )
 
     def show_epoch(self, record: dict[str, Any]) -> None:
