@@ -133,12 +133,12 @@ class Construction:
 
     @property
     def Lambda(self) -> float:
-        """P(|sigma B_1/2 [1:m_gamma]| <= Lambda) = 1 - epsilon / 10.
+        """P(|sigma B_1/2 [1:m_gamma]| <= Lambda) = 1 - epsilon / 20.
 
         The proof asks for 1 - epsilon / 2 at least. With exactly that, P(A) would be 1 - epsilon and some, and no
         number of samples that fits a test could tell the two apart.
         """
-        return self.sigma * math.sqrt(T2) * float(stats.chi.ppf(1 - self.epsilon / 10, len(self.gamma)))
+        return self.sigma * math.sqrt(T2) * float(stats.chi.ppf(1 - self.epsilon / 20, len(self.gamma)))
 
     def f_h(self, t: Tensor, h: Tensor, w: Tensor) -> Tensor:
         """The hidden drift of the three regions."""
@@ -221,7 +221,7 @@ def construct(
     """
     reach = theorem_a1.reach(law.m, 1 - epsilon / 2)
     net = theorem_a1.approximation(law, family, epsilon).ignoring(law.m - 1).module(reach)
-    steps = steps or (128 if case is Case.CONTINUED else 16)
+    steps = steps or (96 if case is Case.CONTINUED else 16)
     m_gamma = sum(parameter.numel() for parameter in net.parameters())
     cuts = {
         Case.FIXED: Cut.vertical(0, T2, at_t2="fixed"),

@@ -22,7 +22,7 @@ from theory.laws import Bimodal, SmoothLaw
 from theory.networks import Family
 
 CLAIM = "Horizontal cut (open)"
-STEPS, SAMPLES, EPSILON = 16, 2000, 0.1
+STEPS, SAMPLES, EPSILON = 16, 1500, 0.1
 
 
 class Evidence(NamedTuple):

@@ -21,12 +21,12 @@ from theory.certificate import Certificate
 from theory.laws import Law
 
 CLAIM = "Lemma 2"
-LUCK = 1e-4  # chance that a true statement is refused by a test of this module
+LUCK = 1e-4  # chance that a true statement is refused by a test of uniformity
 STRATA = 4  # of X
 
 
 class Comparison(NamedTuple):
-    """A statistic and the value it exceeds by luck with probability LUCK only."""
+    """A statistic and the value it exceeds by luck alone with a small probability."""
 
     statistic: float
     critical: float
@@ -37,7 +37,7 @@ class Comparison(NamedTuple):
         return self.statistic <= self.critical
 
 
-def uniform_given(x: Tensor, u: Tensor) -> Comparison:
+def uniform_given(x: Tensor, u: Tensor, luck: float = LUCK) -> Comparison:
     """Largest Kolmogorov-Smirnov distance to U(0, 1) over columns of u (n, k) and strata of x (n, 1).
 
     Uniform in each stratum is uniform and independent of x; the critical value is Bonferroni's over the tests.
@@ -48,7 +48,7 @@ def uniform_given(x: Tensor, u: Tensor) -> Comparison:
         float(stats.kstest(part[:, k].numpy(), "uniform").statistic) for part in parts for k in range(u.shape[1])
     ]
     smallest = min(len(part) for part in parts)
-    return Comparison(max(distances), float(stats.kstwo.isf(LUCK / len(distances), smallest)))
+    return Comparison(max(distances), float(stats.kstwo.isf(luck / len(distances), smallest)))
 
 
 def energy(a: Tensor, b: Tensor, permutations: int, generator: torch.Generator) -> Comparison:
