@@ -165,5 +165,5 @@ def test_unknown_solvers_are_named_with_the_known_ones(how, message):
 
 
 def test_unknown_method_of_torchdiffeq_is_a_value_error():
-    with pytest.raises(ValueError, match="nothing"):
+    with pytest.raises(ValueError, match="expected a method of torchdiffeq, one of .*dopri5.*, got 'nothing'"):
         WeightProcess(W0, lambda t, w: -w, Brownian(), Cut.none()).sample(4, ode_solver="torchdiffeq:nothing")

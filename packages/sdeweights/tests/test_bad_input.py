@@ -14,6 +14,7 @@ from sdeweights import (
     WeightProcess,
     draw,
 )
+from sdeweights.solvers import OdeRk4
 from sdeweights.testing import seeded
 
 W0 = torch.zeros(3, dtype=torch.float64)
@@ -96,6 +97,19 @@ REFUSED_WHEN_BUILT = {
         lambda: make(cut=Cut.sde_first(0.5, "learned"), w_t2=W0 + float("nan")),
         "expected finite w_t2, got nan at index 0",
     ),
+    "w_t2 dtype": (
+        lambda: make(cut=Cut.sde_first(0.5, "fixed"), w_t2=W0.float()),
+        "expected w_t2 in torch.float64 on cpu like w0, got torch.float32 on cpu",
+    ),
+    "module dtype": (
+        lambda: make(drift=BottleneckDrift(3).float()),
+        "expected the drift's parameters in torch.float64 on cpu like w0, got torch.float32 on cpu",
+    ),
+    "drift dtype": (
+        lambda: make(w0=W0.float(), drift=lambda t, w: w.double()),
+        "expected the drift in torch.float32 like w0, got torch.float64",
+    ),
+    "no weights": (lambda: BottleneckDrift(0), "expected d >= 1 weights, got 0"),
     "index out of range": (lambda: make(cut=Cut.horizontal([3]), allow_leak=True), "expected indices below d=3, got 3"),
     "hidden sizes": (lambda: BottleneckDrift(3, "2-x-2"), "expected hidden sizes like .*, got '2-x-2'"),
     "no hidden sizes": (lambda: BottleneckDrift(3, ()), r"expected hidden sizes like .*, got \(\)"),
@@ -120,6 +134,19 @@ REFUSED_WHEN_SAMPLED = {
     ),
     "steps not an integer": (lambda: make().sample(2.5), r"expected steps to be an integer, got 2\.5"),
     "unknown solver": (lambda: make().sample(4, solver="magic"), "expected solver to be one of .*, got 'magic'"),
+    "no solver": (lambda: make().sample(4, solver=None), "expected solver to be a name such as .*, got None"),
+    "solver's class": (
+        lambda: make().sample(4, ode_solver=OdeRk4),
+        'expected ode_solver to be a name such as "rk4" or a scheme, got <class .*OdeRk4\'>',
+    ),
+    "torchdiffeq method": (  # found although there is no deterministic phase
+        lambda: make().sample(4, ode_solver="torchdiffeq:dopri"),
+        "expected a method of torchdiffeq, one of .*dopri5.*, got 'dopri'",
+    ),
+    "seed for a generator": (
+        lambda: make().sample(4, generator=0),
+        "expected generator to be a torch.Generator or None, got int",
+    ),
     "noise for no noise": (
         lambda: make(cut=Cut.none()).sample(4, noise=draw(1, 4, 3, 0.25)),
         "expected no noise for a cut without a stochastic phase",

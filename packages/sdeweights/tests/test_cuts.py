@@ -20,6 +20,7 @@ def test_named_cuts_are_values_of_one_type():
     assert Cut.horizontal(1.0) == Cut.full()
     assert Cut.horizontal([3, 1]) == Cut.horizontal((1, 3)) == Cut.horizontal(torch.tensor([1, 3]))
     assert Cut.horizontal(np.array([1, 3])) == Cut.horizontal([1, 3])
+    assert Cut(0, 1, [3, 1]) == Cut.horizontal([1, 3])
     assert hash(Cut.vertical(0.3, 0.6)) == hash(Cut.vertical(0.3, 0.6))
 
 

@@ -1,6 +1,7 @@
 """Hidden states along paths: values, orders, shared prefixes, modules."""
 
 import math
+from dataclasses import replace
 
 import pytest
 import torch
@@ -18,6 +19,7 @@ from sdeweights import (
     draw,
     flatten,
     flow,
+    indices,
 )
 from sdeweights.hidden import SCHEMES
 from sdeweights.testing import drift_for, observed_order, seeded
@@ -129,9 +131,20 @@ def test_start_for_each_sample():
     assert torch.equal(flow(tanh_layer, starts, path), expected)
     assert torch.equal(flow(tanh_layer, starts, path, per_sample=True), expected)
     assert torch.equal(flow(tanh_layer, H0.expand(4, 5, 2), path), flow(tanh_layer, H0, path))
-    # four images and four samples: only the caller knows
-    images = torch.linspace(-1, 1, 24).view(4, 3, 2)
-    assert flow(tanh_layer, images, path, per_sample=False).shape == (4, 4, 3, 2)
+    # four sequences or four starts: only the caller knows, and the shape of the answer says how it was taken
+    sequences = torch.linspace(-1, 1, 24).view(4, 3, 2)
+    assert flow(tanh_layer, sequences, path, per_sample=False).shape == (4, 4, 3, 2)
+    assert flow(tanh_layer, sequences, path).shape == (4, 3, 2)
+    # as many rows as samples are a batch all the same, and so are the images of a last, short batch if one says so
+    assert flow(tanh_layer, H0[:4], path).shape == (4, 4, 2)
+    images = torch.zeros(4, 3, 5, 2)
+    assert flow(tanh_layer, images, path, per_sample=False).shape == (4, 4, 3, 5, 2)
+    assert flow(tanh_layer, images, path, per_sample=True).shape == (4, 3, 5, 2)
+    assert flow(tanh_layer, images, path[:1]).shape == (1, 4, 3, 5, 2)
+    with pytest.raises(
+        ValueError, match=r"expected per_sample=True or False for h0 of shape \(4, 3, 5, 2\) and 4 samples, got None"
+    ):
+        flow(tanh_layer, images, path)
     with pytest.raises(ValueError, match=r"expected h0 of shape \(4, batch, \.\.\.\), got \(5, 2\)"):
         flow(tanh_layer, H0, path, per_sample=True)
 
@@ -178,6 +191,27 @@ def test_module_that_takes_time_is_given_time():
     assert flow(f_h, torch.zeros(1, 1), path, "midpoint").item() == pytest.approx(0.5, abs=1e-14)
 
 
+@pytest.mark.parametrize(
+    ("signature", "forward"),
+    [("h, t", lambda self, h, t: h), ("t, h, w", lambda self, t, h, w: h)],
+)
+def test_module_whose_arguments_are_in_another_order_is_refused(signature, forward):
+    module = type("Other", (nn.Linear,), {"forward": forward})(2, 2)
+    with pytest.raises(ValueError, match=rf"expected forward\(h\) or forward\(t, h\), got forward\({signature}\)"):
+        flatten(module)
+
+
+def test_frozen_parameters_are_weights_like_the_others():
+    net = nn.Sequential(nn.Linear(2, 2), nn.Linear(2, 2)).requires_grad_(False)
+    w0, f_h = flatten(net)
+    assert len(w0) == f_h.d == 12
+    process = WeightProcess(
+        w0, lambda t, w: 0 * w, Brownian(), Cut.horizontal(indices.by_name(net, "1.*")), allow_leak=True
+    )
+    flow(f_h, H0, process.sample(4, generator=seeded())).sum().backward()
+    assert process.w0.grad.abs().min() > 0
+
+
 def test_module_with_buffers_and_tied_weights():
     class Tied(nn.Module):
         def __init__(self):
@@ -199,6 +233,67 @@ def test_module_with_buffers_and_tied_weights():
     )
 
 
+class Normed(nn.Module):
+    """A module with running averages."""
+
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(2, 2)
+        self.norm = nn.BatchNorm1d(2)
+
+    def forward(self, h):
+        return self.norm(self.layer(h))
+
+
+def test_running_averages_are_those_of_the_module_that_is_called():
+    net = Normed()
+    w0, f_h = flatten(net)
+    path = WeightProcess(w0, lambda t, w: 0 * w, Brownian(), Cut.none()).sample(4)
+    flow(f_h, H0, path)  # a copy
+    assert net.norm.num_batches_tracked == 0
+    assert f_h.module.norm.num_batches_tracked == 4
+    assert set(f_h.state_dict()) == {f"module.norm.{x}" for x in ("running_mean", "running_var", "num_batches_tracked")}
+    h1 = flow(net, H0, path)  # itself
+    assert net.norm.num_batches_tracked == 4
+    f_h.eval()
+    assert not torch.allclose(flow(f_h, H0, path), h1)
+    assert torch.equal(flow(net.eval(), H0, path), flow(f_h, H0, path))
+
+
+@pytest.mark.parametrize("vectorize", [False, True])
+def test_dropout_draws_anew_for_every_sample_and_never_in_evaluation(vectorize):
+    net = nn.Sequential(nn.Linear(2, 2), nn.Dropout(0.5))
+    w0, f_h = flatten(net)
+    path = WeightProcess(w0, lambda t, w: 0 * w, Brownian(), Cut.sde_first(0.5, "fixed")).sample(2, samples=3)
+    path = replace(path, w=path.w[:1].expand(3, -1, -1), shared=-1)  # equal weights: what differs is the dropout
+    torch.manual_seed(0)
+    h1 = flow(f_h, torch.ones(50, 2), path, vectorize=vectorize)
+    assert (h1[0] != h1[1]).any()
+    f_h.eval()
+    h1 = flow(f_h, torch.ones(50, 2), path, vectorize=vectorize)
+    assert torch.equal(h1[0], h1[1])
+
+
+@pytest.mark.parametrize("gradient", ["backprop", "checkpoint"])
+def test_dropout_is_the_same_again_in_the_backward_pass_of_checkpoint(gradient):
+    w0, f_h = flatten(nn.Sequential(nn.Linear(2, 2), nn.Dropout(0.5)))
+    process = WeightProcess(w0, lambda t, w: 0 * w, Brownian(), Cut.none())
+    torch.manual_seed(0)
+    h1 = flow(f_h, torch.ones(50, 2), process.sample(9), gradient=gradient)
+    torch.manual_seed(0)
+    plain = flow(f_h, torch.ones(50, 2), process.sample(9))
+    assert torch.equal(*(torch.autograd.grad(h.sum(), process.w0)[0] for h in (h1, plain)))
+
+
+def test_dropout_is_refused_where_states_are_computed_backwards():
+    w0, f_h = flatten(nn.Sequential(nn.Linear(2, 2), nn.Dropout(0.5)))
+    path = WeightProcess(w0, lambda t, w: 0 * w, Brownian(), Cut.none()).sample(9)
+    with pytest.raises(ValueError, match='expected f_h without random numbers such as dropout for gradient="adjoint"'):
+        flow(f_h, torch.ones(5, 2), path, "reversible_heun", "adjoint")
+    f_h.eval()
+    assert torch.isfinite(flow(f_h, torch.ones(5, 2), path, "reversible_heun", "adjoint")).all()
+
+
 def test_convolution_runs_along_a_path_in_float32():
     net = nn.Sequential(nn.Conv2d(3, 4, 3, padding=1), nn.Softplus(), nn.Conv2d(4, 3, 3, padding=1)).float()
     w0, f_h = flatten(net)
@@ -217,9 +312,13 @@ def test_convolution_runs_along_a_path_in_float32():
 def test_hidden_state_that_explodes_names_sample_step_and_time():
     path = sampled(Cut.full())
     with pytest.raises(
-        NonFiniteState, match=r"h became non-finite in sample 0, step \d of 10, t=0\.\d; norm of h one step before: "
+        NonFiniteState,
+        match=r"h became non-finite in sample 0, sde phase \(0, 1\), step 3 of 10, t=0\.3; "
+        r"norm of h one step before: \d\.\d+e\+\d+, norm of w: 1\.8",
     ):
         flow(lambda t, h, w: 1e10 * h**9, H0 + 10, path)
+    with pytest.raises(NonFiniteState, match=r"sample 0, ode phase \(0\.6, 1\), step 7 of 10"):
+        flow(lambda t, h, w: torch.where(t > 0.59, math.inf, 0.0) + 0 * h, H0, sampled(Cut.vertical(0.3, 0.6)))
 
 
 @pytest.mark.parametrize(
@@ -241,6 +340,17 @@ def test_hidden_state_that_explodes_names_sample_step_and_time():
             lambda path: flow(tanh_layer, H0, path, "torchdiffeq:dopri5", "adjoint"),
             'expected gradient="backprop" and vectorize=False with torchdiffeq:dopri5',
         ),
+        (lambda path: flow(tanh_layer, H0, path, None), "expected method to be one of euler, .*, got None"),
+        (
+            lambda path: flow(tanh_layer, H0, path, "torchdiffeq:dopri"),
+            "expected a method of torchdiffeq, one of .*dopri5.*, got 'dopri'",
+        ),
+        (
+            lambda path: flow(tanh_layer, [[0.0, 0.0]], path),
+            "expected h0 as a Tensor and path as a WeightPath, got list and WeightPath",
+        ),
+        (lambda path: flow(tanh_layer, H0, path.w), "expected h0 as a Tensor and path as a WeightPath, got .* Tensor"),
+        (lambda path: flow(lambda t, h, w: 0.0, H0, path), r"of the shape \(5, 2\) of h, got float"),
         (
             lambda path: flow(lambda t, h, w: h[:, :1], H0, path),
             r"expected f_h\(t, h, w\) of the shape \(5, 2\) of h, got \(5, 1\)",

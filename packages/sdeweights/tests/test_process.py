@@ -1,7 +1,10 @@
 """Which parts of a path are deterministic, what happens at t2, and what a path knows of itself."""
 
+import copy
 import math
+import pickle
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import given
@@ -129,6 +132,22 @@ def test_trained_start_is_the_tensor_that_was_given():
     assert (process.w0 == 0).all()
 
 
+def test_frozen_start_stays_frozen():
+    frozen = nn.Parameter(torch.ones(D), requires_grad=False)
+    process = process_for(Cut.sde_first(0.2, "learned"), w_t2=frozen)
+    assert process.w_t2 is frozen
+    process = WeightProcess(frozen, drift_for(Cut.full(), D), PRIOR, Cut.full())
+    assert process.w0 is frozen
+    assert "w0" in process.state_dict()
+    process.sample(4, generator=seeded()).w.sum().backward()
+    assert frozen.grad is None
+
+
+def test_integers_of_numpy_are_integers():
+    path = process_for(Cut.vertical(0.3, 0.6)).sample(np.int64(10), np.int32(2), generator=seeded())
+    assert path.w.shape == (2, 11, D)
+
+
 def test_same_seed_same_bits():
     process = process_for(Cut.vertical(0.3, 0.6))
     a, b = (process.sample(10, 4, generator=seeded(3)) for _ in range(2))
@@ -231,6 +250,41 @@ def test_path_is_linear_between_grid_points():
         path.at(1.5)
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("t2", [0.7, 0.3, 2 / 3])  # 0.7 is smaller, 0.3 and 2/3 are larger in float32
+def test_at_a_point_of_ts_is_at_the_grid_point_whatever_the_dtype(t2, dtype):
+    cut = Cut.sde_first(t2, "fixed")
+    process = WeightProcess(torch.ones(2, dtype=dtype), lambda t, w: 1 - w, Brownian(), cut)
+    path = process.sample(10, 3, generator=seeded())
+    k = path.reset
+    for t in (path.ts[k], path.ts[k].item(), t2):
+        assert (path.at(t) == 1).all()  # the right limit
+        assert torch.equal(path.at(t, left=True), path.w[:, k])
+    assert (path.w[:, k] != 1).all()
+    for k, t in enumerate(path.ts):
+        assert torch.equal(path.at(t, left=True), path.w[:, k])
+    assert path.ts[-1].item() == 1
+
+
+def test_path_knows_its_phases():
+    path = process_for(Cut.vertical(0.3, 0.6)).sample(10, 2, generator=seeded())
+    assert [(p.kind, p.start, p.stop, p.steps) for p in path[0].phases] == [
+        ("ode", 0.0, 0.3, 3),
+        ("sde", 0.3, 0.6, 3),
+        ("ode", 0.6, 1.0, 4),
+    ]
+
+
+def test_path_is_saved_as_numbers():
+    with torch.no_grad():
+        path = process_for(Cut.vertical(0.3, 0.6, "fixed")).sample(10, 2, generator=seeded())
+    for other in (pickle.loads(pickle.dumps(path)), copy.deepcopy(path)):
+        assert torch.equal(other.w, path.w)
+        assert torch.equal(other.at(0.6), path.at(0.6))
+        with pytest.raises(ValueError, match="expected a path sampled by a WeightProcess, got one without its noise"):
+            other.kl_stl  # noqa: B018
+
+
 def test_one_sample_of_a_path_is_a_path():
     process = process_for(Cut.vertical(0.3, 0.6, "learned"))
     path = process.sample(10, 4, generator=seeded())
@@ -275,6 +329,38 @@ def test_process_moves_between_dtypes():
     process = process_for(Cut.both(0.2, 0.7, [1, 4], "learned")).to(torch.float32)
     path = process.sample(10, 2, generator=seeded())
     assert path.w.dtype == path.kl.dtype == torch.float32
+    start = torch.zeros(D, requires_grad=True)  # no parameter, and moved all the same
+    process = WeightProcess(start, drift_for(Cut.full(), D), PRIOR, Cut.full()).to(torch.float32)
+    process.sample(10, generator=seeded()).w.sum().backward()
+    assert process.w0.dtype == torch.float32
+    assert start.grad.abs().min() > 0
+
+
+def test_sigma_survives_a_stay_in_float32():
+    prior = OrnsteinUhlenbeck(sigma=0.1)
+    process = WeightProcess(torch.zeros(D), drift_for(Cut.full(), D), prior, Cut.full()).float().double()
+    assert prior.diffusion(torch.tensor(0.0), process.w0).item() == 0.1
+
+
+@pytest.mark.parametrize("cut", [cut for cut in CUTS if not cut.deterministic], ids=str)
+def test_saved_loaded_and_copied_processes_give_the_same_bits(cut):
+    def fresh():
+        return WeightProcess(torch.zeros(D), PriorPlus(PRIOR, bottleneck(D, cut, "2-4-2")), PRIOR, cut)
+
+    process = fresh()
+    with torch.no_grad():
+        for i, p in enumerate([*process.parameters(), *process.buffers()]):
+            if p.is_floating_point():
+                p += 0.1 * torch.randn(p.shape, generator=seeded(i))
+    loaded = fresh()
+    loaded.load_state_dict(process.state_dict(), strict=True)
+    assert not set(process.state_dict()) & {"S", "D"}  # made by the cut
+    pickled = pickle.loads(pickle.dumps(process))
+    for other in (loaded, copy.deepcopy(process), pickled):
+        paths = [p.sample(10, 3, generator=seeded()) for p in (process, other)]
+        assert torch.equal(paths[0].w, paths[1].w)
+        assert torch.equal(paths[0].kl, paths[1].kl)
+    assert pickled.drift.prior is pickled.prior
 
 
 @given(cuts(D), vectors(D), st.integers(3, 20), st.integers(0, 1000))
@@ -315,11 +401,24 @@ def test_state_that_explodes_names_phase_step_time_and_norm():
         process.sample(10, generator=seeded())
     with pytest.raises(
         NonFiniteState,
-        match=r"torchdiffeq:dopri5 gave up between t=0 and t=0\.1 \(underflow in dt .*norm of the state at the start: 2",
+        match=r"in the ode phase \(0, 1\): torchdiffeq:dopri5 gave up in step 1 of 10, between t=0 and t=0\.1 "
+        r"\(underflow in dt .*norm of the state at the start: 2",
     ):
         WeightProcess(torch.tensor([2.0]), lambda t, w: w**3 * 10, prior, Cut.none()).sample(
             10, ode_solver="torchdiffeq:dopri5"
         )
+
+
+def test_state_that_explodes_is_not_taken_for_a_diffusion_that_vanishes():
+    prior = Prior(lambda t, w: 0 * w, lambda t, w: 1 / (1 + w**4))  # 0 once w^4 overflows
+    process = WeightProcess(torch.tensor([50.0]), lambda t, w: w**9, prior, Cut.full())
+    with pytest.raises(NonFiniteState, match=r"w became non-finite in the sde phase \(0, 1\), step \d of 20"):
+        process.sample(20, generator=seeded())
+
+
+def test_finite_weights_whose_sum_overflows_are_no_error():
+    process = WeightProcess(torch.full((4,), 1e308), lambda t, w: 0 * w, Brownian(), Cut.full())
+    assert torch.isfinite(process.sample(4, generator=seeded()).w).all()
 
 
 def test_kl_that_overflows_is_an_error_too():

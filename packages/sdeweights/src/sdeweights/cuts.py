@@ -93,7 +93,7 @@ class Cut:
     @classmethod
     def both(cls, t1: float, t2: float, stochastic: float | Iterable[int], at_t2: str = "continue") -> Self:
         """Part of the weights noisy for t in (t1, t2)."""
-        return cls(t1, t2, _as_tuple(stochastic) if isinstance(stochastic, Iterable) else stochastic, at_t2)
+        return cls(t1, t2, stochastic, at_t2)  # type: ignore[arg-type]  # made a tuple when checked
 
     @property
     def resets(self) -> bool:
@@ -137,11 +137,12 @@ def _as_tuple(indices: Iterable[int]) -> tuple[int, ...]:
     return tuple(indices.tolist() if isinstance(indices, Tensor) else indices)
 
 
-def _checked(stochastic: float | tuple[int, ...]) -> float | tuple[int, ...]:
-    if not isinstance(stochastic, tuple):
+def _checked(stochastic: float | Iterable[int]) -> float | tuple[int, ...]:
+    if not isinstance(stochastic, Iterable) or (isinstance(stochastic, Tensor) and stochastic.ndim == 0):
         if isinstance(stochastic, bool) or not isinstance(stochastic, Real) or not 0 <= stochastic <= 1:
             raise ValueError(f"expected a share in [0, 1] or a sequence of indices, got {stochastic!r}")
         return float(stochastic)
+    stochastic = _as_tuple(stochastic)
     wrong = [i for i in stochastic if isinstance(i, bool) or not isinstance(i, Integral) or i < 0]
     if wrong:
         raise ValueError(f"expected indices to be integers >= 0, got {wrong[0]!r}")

@@ -69,6 +69,8 @@ class BottleneckDrift(nn.Module):
         generator: torch.Generator | None = None,
     ) -> None:
         super().__init__()
+        if d < 1:
+            raise ValueError(f"expected d >= 1 weights, got {d}")
         sizes = [d, *_sizes(hidden), d]
         pairs = list(itertools.pairwise(sizes))
         last = len(pairs) - 1

@@ -2,6 +2,20 @@
 
 from __future__ import annotations
 
+from torch import Tensor
+
 
 class NonFiniteState(ArithmeticError):
     """A state became infinite or NaN; the message names the phase, the step, t and the norm before it."""
+
+
+def norm(x: Tensor) -> float:
+    """The largest Euclidean norm along the last axis, for messages: computed so that squares do not overflow.
+
+    Example:
+        >>> norm(torch.tensor([3e200, 4e200], dtype=torch.float64))
+        5e+200
+    """
+    x = x.detach().double()
+    largest = float(x.abs().max())
+    return largest * float((x / largest).norm(dim=-1).max()) if largest > 0 else largest

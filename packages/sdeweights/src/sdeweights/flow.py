@@ -12,19 +12,18 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from sdeweights.errors import NonFiniteState
+from sdeweights.errors import NonFiniteState, norm
 from sdeweights.functional import HiddenDrift, OverSamples, as_hidden_drift
 from sdeweights.gradients import MODES
 from sdeweights.grid import as_float
 from sdeweights.hidden import SCHEMES, HiddenScheme, Leg, State
+from sdeweights.path import WeightPath
 from sdeweights.solvers.torchdiffeq_adapter import Torchdiffeq
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from torch import nn
-
-    from sdeweights.path import WeightPath
 
 
 def flow(
@@ -48,11 +47,14 @@ def flow(
             "torchdiffeq:dopri5" and the like (with backprop only).
         gradient: "backprop", "checkpoint" or "adjoint"; see `sdeweights.gradients`.
         per_sample: whether h0 has a sample axis. Where None, it has one if there are two samples or more, and h0 has
-            three axes or more of which the first is as long as there are samples.
+            three axes or more of which the first is as long as there are samples; with four axes, which may be as many
+            images, that is a ``ValueError``. Say it where a batch may be as large as the number of samples.
         vectorize: carry all samples at once by ``torch.vmap`` instead of one after the other.
 
     Example: for f_h(t, h, w) = w h with w = 1 throughout, Euler with n steps gives (1 + 1/n)^n h0.
     """
+    if not isinstance(path, WeightPath) or not isinstance(h0, Tensor):
+        raise ValueError(f"expected h0 as a Tensor and path as a WeightPath, got {_name(h0)} and {_name(path)}")
     job = _Job.checked(as_hidden_drift(f_h), h0, path, method, gradient, _has_samples(h0, path, per_sample), vectorize)
     h1 = job.run()
     if not bool(torch.isfinite(h1.detach()).all()):
@@ -60,9 +62,19 @@ def flow(
     return h1
 
 
+def _name(value: object) -> str:
+    return type(value).__name__
+
+
 def _has_samples(h0: Tensor, path: WeightPath, per_sample: bool | None) -> bool:
     if per_sample is None:
-        return h0.ndim >= 3 and path.samples > 1 and len(h0) == path.samples
+        fits = h0.ndim >= 3 and path.samples > 1 and len(h0) == path.samples
+        if fits and h0.ndim == 4:
+            raise ValueError(
+                f"expected per_sample=True or False for h0 of shape {tuple(h0.shape)} and {path.samples} samples, got "
+                f"None: it may be {len(h0)} images or a start for each sample"
+            )
+        return fits
     if per_sample and (h0.ndim < 2 or len(h0) != path.samples):
         raise ValueError(f"expected h0 of shape ({path.samples}, batch, ...), got {tuple(h0.shape)}")
     return per_sample
@@ -98,7 +110,7 @@ class _Job:
             )
         if gradient not in MODES:
             raise ValueError(f"expected gradient to be one of {', '.join(MODES)}, got {gradient!r}")
-        adaptive = method.startswith("torchdiffeq:")
+        adaptive = isinstance(method, str) and method.startswith("torchdiffeq:")
         if method not in SCHEMES and not adaptive:
             raise ValueError(f"expected method to be one of {', '.join(SCHEMES)}, torchdiffeq:METHOD, got {method!r}")
         if adaptive and (gradient != "backprop" or vectorize):
@@ -167,13 +179,16 @@ class _Job:
                     before, state = state, scheme.step(self.f_h, leg, state)
                     if not bool(torch.isfinite(state[0]).all()):
                         raise NonFiniteState(
-                            f"h became non-finite in sample {i}, step {k + 1} of {path.steps}, "
-                            f"t={path.times[k + 1]:.6g}; norm of h one step before: {float(before[0].norm()):.6g}, "
-                            f"norm of w: {float(leg.w0.norm()):.6g}"
+                            f"h became non-finite in sample {i}, {_phase(path, k)}step {k + 1} of {path.steps}, "
+                            f"t={path.times[k + 1]:.6g}; norm of h one step before: {norm(before[0].flatten()):.6g}, "
+                            f"norm of w: {norm(leg.w0):.6g}"
                         )
-        raise NonFiniteState(
-            f"h became non-finite with {self.method}; largest norm of w: {float(path.w.norm(dim=-1).max()):.6g}"
-        )
+        raise NonFiniteState(f"h became non-finite with {self.method}; largest norm of w: {norm(path.w):.6g}")
+
+
+def _phase(path: WeightPath, k: int) -> str:
+    """The phase of step k in words, where the path knows its phases."""
+    return next((f"{p.kind} phase ({p.start:g}, {p.stop:g}), " for p in path.phases if p.first <= k < p.last), "")
 
 
 def _legs(path: WeightPath) -> list[list[Leg]]:

@@ -6,7 +6,9 @@ import copy
 import inspect
 import math
 from collections.abc import Callable
-from typing import final
+from dataclasses import dataclass
+from functools import partial
+from typing import Self, final
 
 import torch
 from torch import Tensor, nn
@@ -24,27 +26,63 @@ class Functional(nn.Module):
 
     def __init__(self, module: nn.Module) -> None:
         super().__init__()
-        self.shapes = {name: parameter.shape for name, parameter in module.named_parameters()}
-        if not self.shapes:
-            raise ValueError(f"expected a module with parameters, got {type(module).__name__} without")
-        self.takes_time = _positional(module) == 2
+        self._call = _Call.of(module)
         self.module = _emptied(module)
+
+    @property
+    def shapes(self) -> dict[str, torch.Size]:
+        """Shapes of the parameters by name, in the order of w."""
+        return self._call.shapes
+
+    @property
+    def takes_time(self) -> bool:
+        """Whether the module is called with (t, h)."""
+        return self._call.takes_time
 
     @property
     def d(self) -> int:
         """Size of w."""
-        return sum(math.prod(shape) for shape in self.shapes.values())
+        return sum(self._call.sizes)
 
     def unflatten(self, w: Tensor) -> dict[str, Tensor]:
         """Views of w, (d,), as the named parameters."""
-        if w.shape != (self.d,):
-            raise ValueError(f"expected w of shape ({self.d},), got {tuple(w.shape)}")
-        parts = torch.split(w, [math.prod(shape) for shape in self.shapes.values()])
-        return {name: part.view(shape) for (name, shape), part in zip(self.shapes.items(), parts, strict=True)}
+        return self._call.unflatten(w)
 
     def forward(self, t: Tensor, h: Tensor, w: Tensor) -> Tensor:
         """The module's output at h with weights w."""
-        out: Tensor = torch.func.functional_call(self.module, self.unflatten(w), (t, h) if self.takes_time else (h,))
+        return self._call(self.module, t, h, w)
+
+
+@dataclass(frozen=True)
+class _Call:
+    """How a module is called with a flat vector in place of its parameters."""
+
+    shapes: dict[str, torch.Size]
+    takes_time: bool
+
+    @classmethod
+    def of(cls, module: nn.Module) -> Self:
+        shapes = {name: parameter.shape for name, parameter in module.named_parameters()}
+        if not shapes:
+            raise ValueError(f"expected a module with parameters, got {type(module).__name__} without")
+        arguments = _positional(module)
+        if len(arguments) > 2 or (len(arguments) == 2 and arguments[1] in ("t", "time")):
+            raise ValueError(f"expected forward(h) or forward(t, h), got forward({', '.join(arguments)})")
+        return cls(shapes, len(arguments) == 2)
+
+    @property
+    def sizes(self) -> list[int]:
+        return [math.prod(shape) for shape in self.shapes.values()]
+
+    def unflatten(self, w: Tensor) -> dict[str, Tensor]:
+        if w.shape != (sum(self.sizes),):
+            raise ValueError(f"expected w of shape ({sum(self.sizes)},), got {tuple(w.shape)}")
+        parts = torch.split(w, self.sizes)
+        return {name: part.view(shape) for (name, shape), part in zip(self.shapes.items(), parts, strict=True)}
+
+    def __call__(self, module: nn.Module, t: Tensor, h: Tensor, w: Tensor) -> Tensor:
+        arguments = (t, h) if self.takes_time else (h,)
+        out: Tensor = torch.func.functional_call(module, self.unflatten(w), arguments)
         return out
 
 
@@ -58,7 +96,8 @@ class OverSamples(nn.Module):
 
     def forward(self, t: Tensor, h: Tensor, w: Tensor) -> Tensor:
         """f_h of each sample, of h's shape."""
-        out: Tensor = torch.vmap(self.f_h, in_dims=(None, 0, 0))(t, h, w)
+        # "different": dropout draws for every sample, as it does when they come one after the other
+        out: Tensor = torch.vmap(self.f_h, in_dims=(None, 0, 0), randomness="different")(t, h, w)
         return out
 
 
@@ -75,19 +114,21 @@ def flatten(module: nn.Module) -> tuple[Tensor, Functional]:
 
 
 def as_hidden_drift(f_h: HiddenDrift | nn.Module) -> HiddenDrift:
-    """f_h itself where it takes (t, h, w); a module that takes (h) or (t, h) with its parameters replaced by w."""
-    if isinstance(f_h, nn.Module) and _positional(f_h) < 3:
-        return Functional(f_h)
+    """f_h itself where it takes (t, h, w); a module that takes (h) or (t, h) with its parameters replaced by w.
+
+    That module is called itself, not a copy: its running averages are kept.
+    """
+    if isinstance(f_h, nn.Module) and len(_positional(f_h)) < 3:
+        return partial(_Call.of(f_h), f_h)
     return f_h
 
 
-def _positional(module: nn.Module) -> int:
-    """How many positional arguments ``forward`` needs, at least one."""
+def _positional(module: nn.Module) -> list[str]:
+    """Names of the positional arguments that ``forward`` needs."""
     parameters = inspect.signature(module.forward).parameters.values()
-    required = [
-        p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD) and p.default is p.empty
+    return [
+        p.name for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD) and p.default is p.empty
     ]
-    return max(1, len(required))
 
 
 def _emptied(module: nn.Module) -> nn.Module:

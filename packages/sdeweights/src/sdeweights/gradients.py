@@ -105,14 +105,24 @@ def _detached(leg: Leg) -> Leg:
     return leg._replace(w0=leg.w0.detach(), w1=leg.w1.detach())
 
 
+def _random_state(like: Tensor) -> Tensor:
+    return torch.cuda.get_rng_state(like.device) if like.is_cuda else torch.get_rng_state()
+
+
 def _first_step(f_h: HiddenDrift, scheme: HiddenScheme, leg: Leg, state: State) -> State:
     """The first step with gradients on, to see whether f_h hides trainable tensors that the adjoint cannot reach."""
     fixed: HiddenDrift = f_h
     if isinstance(f_h, nn.Module):
         frozen = {name: p.detach() for name, p in f_h.named_parameters()}
         fixed = lambda t, h, w: torch.func.functional_call(f_h, frozen, (t, h, w))  # noqa: E731
+    before = _random_state(state[0])
     with torch.enable_grad():
         state = scheme.step(fixed, leg, state)
+    if not torch.equal(_random_state(state[0]), before):
+        raise ValueError(
+            'expected f_h without random numbers such as dropout for gradient="adjoint", got one that draws them: '
+            'computed backwards, it would draw others; "checkpoint" draws the same again'
+        )
     if any(x.requires_grad for x in state):
         raise ValueError(
             'expected f_h as an nn.Module for gradient="adjoint", got a function that hides trainable tensors'

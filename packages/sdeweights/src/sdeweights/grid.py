@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cached_property
+from numbers import Integral
 from typing import TYPE_CHECKING, Literal, Self
 
 from torch import Tensor
@@ -59,8 +60,9 @@ class Grid:
         ``sde_steps`` fixes how many of them the stochastic phase has; the rest is dealt to the others.
         """
         spans = _spans(cut)
-        if isinstance(steps, bool) or not isinstance(steps, int):
+        if isinstance(steps, bool) or not isinstance(steps, Integral):
             raise ValueError(f"expected steps to be an integer, got {steps!r}")
+        steps = int(steps)
         if steps < len(spans):
             raise ValueError(f"expected at least {len(spans)} steps, one for each phase of the cut, got {steps}")
         counts = _deal(steps, [stop - start for _, start, stop in spans])

@@ -35,6 +35,8 @@ class Leg(NamedTuple):
 def slope(f_h: HiddenDrift, t: Tensor, h: Tensor, w: Tensor) -> Tensor:
     """f_h(t, h; w), refused where its shape is not that of h, which broadcasting would hide."""
     f = f_h(t, h, w)
+    if not isinstance(f, Tensor):
+        raise ValueError(f"expected f_h(t, h, w) of the shape {tuple(h.shape)} of h, got {type(f).__name__}")
     if f.shape != h.shape:
         raise ValueError(f"expected f_h(t, h, w) of the shape {tuple(h.shape)} of h, got {tuple(f.shape)}")
     return f

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from sdeweights.grid import as_float
+from sdeweights.grid import Phase, as_float
 
 
 @dataclass(frozen=True, eq=False)
@@ -27,6 +28,7 @@ class WeightPath:
         shared: the samples agree at the grid points 0 .. shared (-1 where they differ from the start).
         evaluations: how often the drift was evaluated; of a split drift, the busier half.
         gaussians: how many normal numbers were drawn.
+        phases: the deterministic and stochastic phases of the grid, () where they are not known.
     """
 
     ts: Tensor
@@ -38,6 +40,7 @@ class WeightPath:
     shared: int = -1
     evaluations: int = 0
     gaussians: int = 0
+    phases: tuple[Phase, ...] = ()
     _martingale: Callable[[WeightPath], Tensor] | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
@@ -73,7 +76,7 @@ class WeightPath:
 
         At a reset this is the right limit, or the left one where ``left`` says so.
         """
-        time = as_float(t)
+        time = self._rounded.get(as_float(t), as_float(t))
         if not self.times[0] <= time <= self.times[-1]:
             raise ValueError(f"expected {self.times[0]} <= t <= {self.times[-1]}, got {time}")
         if left and self.reset is not None and time == self.times[self.reset]:
@@ -89,20 +92,23 @@ class WeightPath:
             if not -size <= samples < size:
                 raise IndexError(f"expected a sample below {size}, got {samples}")
             samples = slice(samples % size, samples % size + 1)
-        martingale = self._martingale
         part = samples
-        return WeightPath(
-            self.ts,
-            self.w[samples],
-            self.kl[samples],
-            self.times,
-            self.reset,
-            None if self.after_reset is None else self.after_reset[samples],
-            self.shared,
-            self.evaluations,
-            self.gaussians,
-            None if martingale is None else lambda _: self.stl_term[part],
+        return replace(
+            self,
+            w=self.w[part],
+            kl=self.kl[part],
+            after_reset=None if self.after_reset is None else self.after_reset[part],
+            _martingale=None if self._martingale is None else lambda _: self.stl_term[part],
         )
+
+    def __getstate__(self) -> dict[str, Any]:
+        """What is saved and copied: the numbers, without the process and the noise that ``kl_stl`` needs."""
+        return self.__dict__ | {"_martingale": None}
+
+    @cached_property
+    def _rounded(self) -> dict[float, float]:
+        """Grid points as ``ts`` has them, in float32 perhaps, and as they are: at(ts[k]) is the k-th of them."""
+        return dict(zip(self.ts.tolist(), self.times, strict=True))
 
     @cached_property
     def stl_term(self) -> Tensor:

@@ -14,28 +14,26 @@ Value = float | Tensor
 
 
 class _Constant(nn.Module):
-    """A function of (t, w) that has one value, kept as a buffer, or as a parameter where it is one."""
+    """A function of (t, w) that has one value: a number, a buffer, or a parameter where it is one."""
 
     def __init__(self, value: Value) -> None:
         super().__init__()
-        self.value: Tensor
-        if isinstance(value, nn.Parameter):
-            self.value = value
+        self.value: Value
+        if isinstance(value, Tensor) and not isinstance(value, nn.Parameter):
+            self.register_buffer("value", value, persistent=False)
         else:
-            # float64, so that 0.1 stays 0.1 whatever the dtype of the weights
-            tensor = value if isinstance(value, Tensor) else torch.tensor(float(value), dtype=torch.float64)
-            self.register_buffer("value", tensor, persistent=False)
+            self.value = value if isinstance(value, Tensor) else float(value)
 
     def forward(self, t: Tensor, w: Tensor) -> Tensor:  # noqa: ARG002 - constant in t
-        return self.value.to(w)
+        return torch.as_tensor(self.value, dtype=w.dtype, device=w.device)
 
-    def beside(self, w: Tensor) -> Tensor:
-        """The value for arithmetic with w: a number needs no copy in w's dtype, torch takes it in that of w."""
-        return self.value if self.value.ndim == 0 else self.value.to(w)
+    def beside(self, w: Tensor) -> Value:
+        """The value for arithmetic with w."""
+        return self.value.to(w) if isinstance(self.value, Tensor) else self.value
 
     def restrict(self, indices: Tensor) -> _Constant:
         value = self.value
-        if value.ndim == 0 or value.shape == (1,):
+        if not isinstance(value, Tensor) or value.ndim == 0 or value.shape == (1,):
             return self
         for axis in range(value.ndim):
             value = value.index_select(axis, indices.to(value.device))

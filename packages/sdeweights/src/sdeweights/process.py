@@ -6,7 +6,8 @@ Weights do not depend on activations, so that a path is sampled first, and hidde
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, final
+from numbers import Integral
+from typing import TYPE_CHECKING, Any, Self, final
 
 import torch
 from torch import Tensor, nn
@@ -15,7 +16,7 @@ from sdeweights import brownian, diffusion, kl
 from sdeweights.brownian import Increments
 from sdeweights.cuts import AtT2, Cut
 from sdeweights.drifts import PriorPlus
-from sdeweights.errors import NonFiniteState
+from sdeweights.errors import NonFiniteState, norm
 from sdeweights.grid import Grid
 from sdeweights.path import WeightPath
 from sdeweights.priors import Prior
@@ -36,7 +37,8 @@ class WeightProcess(nn.Module):
     """Weights w_t that start at w0, drift by f_q, and are noisy where the cut says so.
 
     Args:
-        w0: initial weights, (d,). Becomes a parameter; a tensor that requires gradients already is used as it is.
+        w0: initial weights, (d,). A plain tensor becomes a parameter. A parameter, frozen or not, and a tensor that
+            requires gradients are used as they are; the latter is not among ``parameters()``.
         drift: the whole f_q(t, w), from w of shape (..., d) to (..., d); nothing is added to it.
         prior: f_p and g. The posterior has the same g.
         cut: which weights are noisy, and when.
@@ -61,7 +63,7 @@ class WeightProcess(nn.Module):
     ) -> None:
         super().__init__()
         _check_parts(w0, drift, prior, cut)
-        self.w0 = w0 if w0.requires_grad else nn.Parameter(w0.detach().clone())
+        self.w0 = _trained(w0)
         self.drift = drift
         self.prior = prior
         self.cut = cut
@@ -104,7 +106,7 @@ class WeightProcess(nn.Module):
         grid = steps.checked(self.cut) if isinstance(steps, Grid) else Grid.of(self.cut, steps)
         scheme = find_sde_solver(solver)
         noise = self._draw(grid, samples, scheme, generator) if noise is None else self._checked(noise, grid)
-        samples = samples if noise is None else len(noise.dB)
+        samples = int(samples) if noise is None else len(noise.dB)
         plan = Plan(grid, scheme, find_ode_solver(ode_solver), noise)
         path = self._separate_path(plan, samples) if self._separate else self._joint_path(plan, samples)
         _require_finite(path, grid)
@@ -114,12 +116,22 @@ class WeightProcess(nn.Module):
         """The same as ``sample``."""
         return self.sample(steps, samples, **how)
 
+    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
+        """Move to another device or dtype, w0 and w_t2 included where they are no parameters."""
+        super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
+        for name in ("w0", "w_t2"):
+            if name in self.__dict__ and isinstance(self.__dict__[name], Tensor):
+                setattr(self, name, fn(self.__dict__[name]))
+        return self
+
     def _draw(
         self, grid: Grid, samples: int, scheme: SdeSolver, generator: torch.Generator | None
     ) -> Increments | None:
-        if isinstance(samples, bool) or not isinstance(samples, int) or samples < 1:
+        if isinstance(samples, bool) or not isinstance(samples, Integral) or samples < 1:
             raise ValueError(f"expected samples to be an integer >= 1, got {samples!r}")
         device = self.w0.device
+        if generator is not None and not hasattr(generator, "device"):
+            raise ValueError(f"expected generator to be a torch.Generator or None, got {type(generator).__name__}")
         if generator is not None and generator.device.type != device.type:
             raise ValueError(
                 f"expected a generator on {device.type}, the device of w0, got one on {generator.device.type}"
@@ -205,6 +217,7 @@ class WeightProcess(nn.Module):
             shared=grid.steps if sde is None else sde.first,
             evaluations=evaluations,
             gaussians=0 if plan.noise is None else plan.noise.gaussians,
+            phases=grid.phases,
             _martingale=lambda path: self._martingale(path, plan.noise),
         )
 
@@ -226,21 +239,28 @@ class WeightProcess(nn.Module):
         _require_weights(value, "w_t2")
         if len(value) not in (self.d, len(self.S)):
             raise ValueError(f"expected w_t2 of shape ({self.d},) or ({len(self.S)},), got {tuple(value.shape)}")
+        if value.dtype != self.w0.dtype or value.device != self.w0.device:
+            raise ValueError(
+                f"expected w_t2 in {self.w0.dtype} on {self.w0.device} like w0, got {value.dtype} on {value.device}"
+            )
         if self.cut.at_t2 == AtT2.FIXED:
             self.register_buffer("w_t2", value.detach().clone())
         else:
-            self.w_t2 = value if value.requires_grad else nn.Parameter(value.detach().clone())
+            self.w_t2 = _trained(value)
 
     def _check_fields(self) -> None:
         """Evaluate drift and prior once, so that a wrong shape or a zero diffusion is found here and not in a run."""
         with torch.no_grad():
             t, w = self.w0.new_tensor(self.cut.t1), self.w0.detach()
             for name, field in (("drift", self.drift), ("prior drift", self.prior.drift)):
+                _require_like(w, field)
                 value = field(t, w.expand(2, -1))
                 if not isinstance(value, Tensor) or value.shape != (2, self.d):
                     raise ValueError(
                         f"expected the {name} to map w of shape (2, {self.d}) to the same, got {_shape(value)}"
                     )
+                if torch.promote_types(value.dtype, w.dtype) != w.dtype:
+                    raise ValueError(f"expected the {name} in {w.dtype} like w0, got {value.dtype}")
             if self.cut.deterministic:
                 return
             kind = diffusion.kind_of(self.prior.diffusion, t, w)
@@ -248,6 +268,20 @@ class WeightProcess(nn.Module):
             if not bool(torch.isfinite(g).all()):
                 raise ValueError("expected a finite diffusion, got NaN or infinity")
             diffusion.solve(kind, g, w[self.S])
+
+
+def _trained(w: Tensor) -> Tensor:
+    return w if isinstance(w, nn.Parameter) or w.requires_grad else nn.Parameter(w.detach().clone())
+
+
+def _require_like(w: Tensor, field: Field) -> None:
+    """Refuse a module that is on another device than w, or all in another dtype."""
+    parameters = [p for p in field.parameters() if p.is_floating_point()] if isinstance(field, nn.Module) else []
+    if parameters and all(p.dtype != w.dtype or p.device != w.device for p in parameters):
+        p = parameters[0]
+        raise ValueError(
+            f"expected the drift's parameters in {w.dtype} on {w.device} like w0, got {p.dtype} on {p.device}"
+        )
 
 
 def _shape(value: object) -> object:
@@ -319,13 +353,10 @@ def _require_finite(path: WeightPath, grid: Grid) -> None:
     if bool(finite.all()) and bool(torch.isfinite(path.kl.detach()).all()):
         return  # it was the sum that overflowed
     if bool(finite.all()):
-        raise NonFiniteState(
-            f"the KL is not finite though w is; largest norm of w: {float(path.w.detach().norm(dim=-1).max()):.6g}"
-        )
+        raise NonFiniteState(f"the KL is not finite though w is; largest norm of w: {norm(path.w):.6g}")
     k = int((~finite).nonzero()[0])
     phase = next(phase for phase in grid.phases if k <= phase.last)
-    before = float(path.w.detach()[:, k - 1].norm(dim=-1).max())
     raise NonFiniteState(
         f"w became non-finite in the {phase.kind} phase ({phase.start:g}, {phase.stop:g}), step {k} of {grid.steps}, "
-        f"t={grid.times[k]:.6g}; norm of w one step before: {before:.6g}"
+        f"t={grid.times[k]:.6g}; norm of w one step before: {norm(path.w[:, k - 1]):.6g}"
     )

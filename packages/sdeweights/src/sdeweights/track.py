@@ -14,6 +14,7 @@ from sdeweights import diffusion, kl
 from sdeweights.brownian import Increments
 from sdeweights.diffusion import Field, FieldAndGap
 from sdeweights.drifts import with_gap
+from sdeweights.errors import NonFiniteState
 from sdeweights.grid import Grid, Phase, as_float
 from sdeweights.priors import Prior
 from sdeweights.solvers.base import OdeSolver, Sde, SdeSolver, Solution
@@ -135,15 +136,24 @@ def follow(group: Group, plan: Plan) -> Track:
     for phase in plan.grid.phases:
         start = states[-1] if after is None else after
         if phase.kind == "ode" or group.sde is None or plan.noise is None:
-            reached = plan.ode.solve(group.drift, start, phase.times)
+            reached = _deterministic(group.drift, start, phase, plan.ode)
         else:
             plan.scheme.check(group.sde, start.new_tensor(phase.start), start)
             solution = plan.scheme.solve(group.sde, start.expand(len(plan.noise.dB), -1), phase.times, plan.noise)
-            total = _kl(group.sde, solution, phase)
             reached = solution.states
+            # where w is not finite, that is what sample() will say, and not what became of g
+            broken = not bool(torch.isfinite(reached[-1].detach()).all())
+            total = reached[-1].sum(-1) if broken else _kl(group.sde, solution, phase)
             after = None if group.reset is None else group.reset.after(reached[-1])
         states.extend(reached[1:])
     return Track(states, total, after)
+
+
+def _deterministic(drift: Field, start: Tensor, phase: Phase, scheme: OdeSolver) -> list[Tensor]:
+    try:
+        return scheme.solve(drift, start, phase.times)
+    except NonFiniteState as error:
+        raise NonFiniteState(f"in the {phase.kind} phase ({phase.start:g}, {phase.stop:g}): {error}") from None
 
 
 def _kl(sde: Sde, solution: Solution, phase: Phase) -> Tensor:

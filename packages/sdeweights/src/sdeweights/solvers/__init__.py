@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TypeVar
+
 from sdeweights.solvers.base import OdeSolver, OneStepOde, OneStepSde, SdeSolver
 from sdeweights.solvers.euler_maruyama import EulerMaruyama
 from sdeweights.solvers.heun import Heun
@@ -21,13 +23,14 @@ SDE_SOLVERS: dict[str, type[OneStepSde]] = {
     "milstein": Milstein,
     "sra1": Sra1,
 }
+_Scheme = TypeVar("_Scheme", SdeSolver, OdeSolver)
 ODE_SOLVERS: dict[str, type[OneStepOde]] = {"euler": OdeEuler, "midpoint": OdeMidpoint, "rk4": OdeRk4}
 
 
 def sde_solver(solver: str | SdeSolver) -> SdeSolver:
     """A stochastic scheme by name ("euler", "torchsde:srk", ...), or the scheme itself."""
     if not isinstance(solver, str):
-        return solver
+        return _require_instance(solver, "solver", "heun")
     library, _, method = solver.partition(":")
     if library == "torchsde" and method in METHODS:
         return Torchsde(method)
@@ -43,15 +46,21 @@ def ode_solver(solver: str | OdeSolver) -> OdeSolver:
     ``Torchdiffeq("dopri5", rtol=1e-10)`` sets tolerances.
     """
     if not isinstance(solver, str):
-        return solver
+        return _require_instance(solver, "ode_solver", "rk4")
     library, _, method = solver.partition(":")
-    if library == "torchdiffeq" and method:
+    if library == "torchdiffeq":
         return Torchdiffeq(method)
     if solver not in ODE_SOLVERS:
         raise ValueError(
             f"expected ode_solver to be one of {', '.join(ODE_SOLVERS)}, torchdiffeq:METHOD, got {solver!r}"
         )
     return ODE_SOLVERS[solver]()
+
+
+def _require_instance(solver: _Scheme, name: str, example: str) -> _Scheme:
+    if isinstance(solver, type) or not hasattr(solver, "solve"):
+        raise ValueError(f'expected {name} to be a name such as "{example}" or a scheme, got {solver!r}')
+    return solver
 
 
 __all__ = [

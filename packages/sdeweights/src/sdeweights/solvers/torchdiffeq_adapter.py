@@ -9,9 +9,10 @@ from itertools import pairwise
 import torch
 from torch import Tensor
 from torchdiffeq import odeint
+from torchdiffeq._impl.odeint import SOLVERS  # nowhere else does torchdiffeq say which methods it has
 
 from sdeweights.diffusion import Field
-from sdeweights.errors import NonFiniteState
+from sdeweights.errors import NonFiniteState, norm
 
 _ADAPTIVE = {"dopri5", "dopri8", "bosh3", "fehlberg2", "adaptive_heun"}
 _FIXED_ORDERS = {"euler": 1.0, "midpoint": 2.0, "heun2": 2.0, "heun3": 3.0, "rk4": 4.0}
@@ -30,6 +31,10 @@ class Torchdiffeq:
     rtol: float = 1e-7
     atol: float = 1e-9
 
+    def __post_init__(self) -> None:
+        if self.method not in SOLVERS:
+            raise ValueError(f"expected a method of torchdiffeq, one of {', '.join(SOLVERS)}, got {self.method!r}")
+
     @property
     def order(self) -> float:
         """Order of a fixed-step method; NaN where the tolerances decide."""
@@ -40,8 +45,14 @@ class Torchdiffeq:
         if self.method not in _ADAPTIVE:
             return self._call(f, w, times)
         states = [w]
-        for a, b in pairwise(times):
-            states.append(self._call(f, states[-1], (a, b))[-1])
+        for k, (a, b) in enumerate(pairwise(times), 1):
+            try:
+                states.append(self._call(f, states[-1], (a, b))[-1])
+            except AssertionError as error:  # torchdiffeq's "underflow in dt": no step is small enough, or NaN
+                raise NonFiniteState(
+                    f"torchdiffeq:{self.method} gave up in step {k} of {len(times) - 1}, between t={a:g} and t={b:g} "
+                    f"({error}); norm of the state at the start: {norm(states[-1].flatten()):.6g}"
+                ) from None
         return states
 
     def _call(self, f: Field, w: Tensor, times: Sequence[float]) -> list[Tensor]:
@@ -49,19 +60,7 @@ class Torchdiffeq:
         ts = torch.tensor(times, dtype=torch.float64, device=w.device)
         # one interval: try it in one step, and end with a step onto its end
         options = {"first_step": ts[1] - ts[0], "step_t": ts[1:]} if self.method in _ADAPTIVE else None
-        try:
-            states = odeint(
-                lambda t, x: f(t.to(x.dtype), x),
-                w,
-                ts,
-                method=self.method,
-                rtol=self.rtol,
-                atol=self.atol,
-                options=options,
-            )
-        except AssertionError as error:  # torchdiffeq's "underflow in dt": no step is small enough, or NaN
-            raise NonFiniteState(
-                f"torchdiffeq:{self.method} gave up between t={times[0]:g} and t={times[-1]:g} ({error}); "
-                f"norm of the state at the start: {float(w.detach().norm()):.6g}"
-            ) from None
+        states = odeint(
+            lambda t, x: f(t.to(x.dtype), x), w, ts, method=self.method, rtol=self.rtol, atol=self.atol, options=options
+        )
         return list(states.unbind(0))
