@@ -4,10 +4,10 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from sdeweights import Cut, OrnsteinUhlenbeck, Prior, WeightProcess, kl
-from sdeweights.testing import cuts, drift_for, seeded
 from torch.distributions import MultivariateNormal, kl_divergence
 
+from sdeweights import Cut, OrnsteinUhlenbeck, Prior, WeightProcess, kl
+from sdeweights.testing import cuts, drift_for, seeded
 from theory import lemma1
 from theory.lemma1 import Chain, log_ratio, rate
 from theory.strategies import invertible_matrices, orthogonal_matrices

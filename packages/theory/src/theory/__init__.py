@@ -1,1 +1,10 @@
-"""Numerical checks of the theorems on partially stochastic infinitely deep networks. Nothing public yet."""
+"""The claims of "Partially Stochastic Infinitely Deep Bayesian Neural Networks", each measured against its bound.
+
+``python -m theory`` checks all of them. Every module of a claim has ``certify(seed) -> list[Certificate]``.
+"""
+
+from theory.certificate import Certificate, Relation
+from theory.report import CLAIMS, Outcome, check
+
+__all__ = ["CLAIMS", "Certificate", "Outcome", "Relation", "check"]
+__version__ = "0.1.0"

@@ -1,4 +1,4 @@
-"""The function that a flow cannot represent, eq. (13):  z = -1 on the ball |x| <= r1,  z = +1 on the ring r2 <= |x| <= r3."""
+"""What a flow cannot represent, eq. (13):  z = -1 on the ball |x| <= r1,  z = +1 on the ring r2 <= |x| <= r3."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Annulus:
             raise ValueError(f"expected 0 < r1 < r2 < r3, got {self.r1}, {self.r2}, {self.r3}")
 
     def z(self, x: Tensor) -> Tensor:
-        """z(x) for x of shape (n, d); a ``ValueError`` where a point lies outside A."""
+        """-1 or +1 for each of the points x, (n, d); a ``ValueError`` where one lies outside A."""
         radius = x.norm(dim=-1)
         rounding = 1e-9 * self.r3
         in_ball = radius <= self.r1 + rounding
@@ -82,4 +82,4 @@ def directions(d: int, n: int, generator: torch.Generator) -> Tensor:
 
 def _at_random(d: int, n: int, generator: torch.Generator) -> Tensor:
     x = torch.randn(n, d, generator=generator, dtype=torch.float64)
-    return x / x.norm(dim=-1, keepdim=True)
+    return torch.nn.functional.normalize(x, dim=-1)

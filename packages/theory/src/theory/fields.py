@@ -6,12 +6,14 @@ So a residual network of such steps keeps the theorem exactly, not only in the l
 
 from __future__ import annotations
 
+import itertools
 import math
 from typing import final
 
 import torch
-from sdeweights import Functional, WeightPath
 from torch import Tensor, nn
+
+from sdeweights import Functional, WeightPath
 
 
 @final
@@ -58,10 +60,16 @@ def lipschitz_constant(f_h: Functional, w: Tensor) -> float:
     return float(scale(A, B, cap) * spectral)
 
 
+def step_rates(f_h: Functional, path: WeightPath) -> list[float]:
+    """dt * Lip of every Euler step along a path, the largest over its samples."""
+    dts = [b - a for a, b in itertools.pairwise(path.times)]
+    weights = [path.start(k).detach().unbind(0) for k in range(path.steps)]
+    return [dt * max(lipschitz_constant(f_h, w) for w in ws) for dt, ws in zip(dts, weights, strict=True)]
+
+
 def step_condition(f_h: Functional, path: WeightPath) -> float:
     """The largest dt * Lip over the Euler steps and samples of a path: below 1, every step is a homeomorphism."""
-    dts = [b - a for a, b in zip(path.times, path.times[1:], strict=False)]
-    return max(dt * lipschitz_constant(f_h, w) for k, dt in enumerate(dts) for w in path.start(k).detach().unbind(0))
+    return max(step_rates(f_h, path))
 
 
 def fold(t: Tensor, h: Tensor, w: Tensor) -> Tensor:  # noqa: ARG001 - the same at every time and for all weights

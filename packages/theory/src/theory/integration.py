@@ -1,9 +1,9 @@
-"""What every other claim stands on: weights that reach t = 1, a KL with its 1/2, and deterministic weights without noise.
+"""What every other claim stands on: weights that reach t = 1, a KL with its 1/2, deterministic weights without noise.
 
     dw = f_q dt + 1[t1 < t < t2] P_S g P_S dB,      KL = E 1/2 int_{t1}^{t2} |g_SS^{-1} (f_q - f_p)_S|^2 dt
 
-against closed forms, those of the paper's Figures 1 and 2 among them. The published code of the paper integrates its weights
-over half of [0, 1] and has a KL without its 1/2, which hides the other mistake; so each is measured by itself.
+against closed forms, those of the paper's Figures 1 and 2 among them. The published code of the paper integrates its
+weights over half of [0, 1] and has a KL without its 1/2, which hides the other mistake; so each is measured by itself.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ import math
 from collections.abc import Iterator
 
 import torch
+from torch import Tensor
+
 from sdeweights import Brownian, Cut, Prior, SplitDrift, WeightPath, WeightProcess, flow
 from sdeweights.diffusion import Field
 from sdeweights.testing import TanhDrift, seeded
-from torch import Tensor
-
 from theory.certificate import Certificate
 
 CLAIM = "Integration"
@@ -38,7 +38,7 @@ D = 4  # weights of the processes below
 
 def constant_drift(cut: Cut, steps: int, sigma: float = 0.5, drift: float = 1.0, seed: int = 0) -> WeightPath:
     """Two paths of dw = drift dt + sigma dB from w0 = 0, against a Brownian prior."""
-    f: Field = lambda t, w: drift + 0 * w  # noqa: E731
+    f: Field = lambda t, w: drift + 0 * w  # noqa: ARG005, E731
     S = cut.indices(D)
     split = SplitDrift(f, f, S, D) if cut.splits(D) else f
     process = WeightProcess(torch.zeros(D, dtype=torch.float64), split, Brownian(sigma), cut)

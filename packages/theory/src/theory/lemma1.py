@@ -5,8 +5,8 @@ On a grid of n steps both processes are Markov chains with transitions N(w + f d
     KL_n = n R,   R = 1/2 (tr M - d - ln det M),   M = (sigma_p sigma_p^T)^{-1} sigma_q sigma_q^T,
 
 in one dimension R = 1/2 (rho^2 - 1 - ln rho^2), rho = sigma_q / sigma_p. For constant coefficients these chains are the
-processes seen at n times, so that KL >= n R for every n. The paper's condition sigma_q != sigma_p is not the right one: only
-sigma sigma^T enters, and sigma_q = -sigma_p, or sigma_p times an orthogonal matrix on the right, gives R = 0.
+processes seen at n times, so that KL >= n R for every n. The paper's condition sigma_q != sigma_p is not the right one:
+only sigma sigma^T enters, and sigma_q = -sigma_p, or sigma_p times an orthogonal matrix on the right, gives R = 0.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import torch
-from sdeweights import Cut, OrnsteinUhlenbeck, Prior, WeightPath, WeightProcess
-from sdeweights.diffusion import Field
-from sdeweights.testing import TanhDrift, seeded
 from torch import Tensor
 from torch.distributions import MultivariateNormal
 
+from sdeweights import Cut, OrnsteinUhlenbeck, Prior, WeightPath, WeightProcess
+from sdeweights.diffusion import Field
+from sdeweights.testing import TanhDrift, seeded
 from theory.certificate import Certificate
 
 CLAIM = "Lemma 1"
@@ -58,14 +58,17 @@ def log_ratio(path: WeightPath, q: Chain, p: Chain, cut: Cut) -> Tensor:
     total = path.w.new_zeros(path.samples)
     for k in range(first, last):
         now, then, dt = path.start(k), path.w[:, k + 1], path.times[k + 1] - path.times[k]
-        log_q, log_p = (_transition(chain, path.ts[k], now, dt, S).log_prob(then[:, S]) for chain in (q, p))
+        log_q, log_p = (_log_density(chain, path.ts[k], now, dt, S, then) for chain in (q, p))
         total = total + log_q - log_p
     return total
 
 
-def _transition(chain: Chain, t: Tensor, w: Tensor, dt: float, S: Tensor) -> MultivariateNormal:
+def _log_density(chain: Chain, t: Tensor, now: Tensor, dt: float, S: Tensor, then: Tensor) -> Tensor:
+    """log N(then_S; (now + drift dt)_S, (sigma sigma^T)_SS dt), with sigma_SS as the cut leaves it: (samples,)."""
     sigma = chain.sigma[S][:, S]
-    return MultivariateNormal((w + chain.drift(t, w) * dt)[:, S], sigma @ sigma.T * dt)
+    law = MultivariateNormal((now + chain.drift(t, now) * dt)[:, S], sigma @ sigma.T * dt)
+    density: Tensor = law.log_prob(then[:, S])  # type: ignore[no-untyped-call]
+    return density
 
 
 def sampled_log_ratios(sigma_q: Tensor, sigma_p: Tensor, steps: int, paths: int, generator: torch.Generator) -> Tensor:

@@ -9,10 +9,10 @@ import math
 
 import torch
 from hypothesis import strategies as st
-from sdeweights import Cut, WeightPath
-from sdeweights.testing import cuts, seeded
 from torch import Tensor
 
+from sdeweights import Cut, WeightPath
+from sdeweights.testing import cuts, seeded
 from theory.annulus import Annulus
 from theory.models import Model, random_model
 

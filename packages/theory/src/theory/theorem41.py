@@ -1,0 +1,245 @@
+"""Theorem 4.1: a model with d_h = d_x and a(x) = x cannot represent z = -1 on a ball, +1 on a ring around it.
+
+The paper shows P(sup_A |L(psi_1(omega, x)) - z(x)| > 1/2) = 1. The same argument gives more:
+
+    sup_A |L o psi_1 - z| >= 1   almost surely,   with equality for L = 0.
+
+If the supremum were below 1, L would be negative on the image of the ball and positive on that of the ring. But psi_1
+is a homeomorphism, the image of the sphere |x| = r2 surrounds that of the ball, and their convex hulls meet. A common
+point is found by linear programming and checked (`theory.separation`); it settles every L at once, with no sampling
+error: a supremum over a part of A that is at least 1 is at least 1 over A. Nor is there a discretisation error: Euler's
+network itself is a homeomorphism while dt * Lip < 1, which is checked along every path.
+
+One more dimension ends the obstruction: with h = (x, a) and da = clamp(w_1 |x| + w_2) dt the output a is z itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from sdeweights import Cut, OrnsteinUhlenbeck, PriorPlus, WeightPath, WeightProcess, bottleneck, flow
+from sdeweights.testing import seeded
+from theory.annulus import Annulus, Sample
+from theory.certificate import Certificate
+from theory.fields import FOLD_LIPSCHITZ, step_condition
+from theory.flows import euler_fold
+from theory.models import CUTS, Model, random_model
+from theory.separation import SOLVER, Hyperplane, best_sup, common_point, sup_error
+
+CLAIM = "Theorem 4.1"
+SOLVED = "tolerance of the linear programme"
+ANNULUS = Annulus()
+FINEST = 2**14  # points on the sphere r2, at most
+
+
+class Verdict(NamedTuple):
+    """What became of z under one map psi of A.
+
+    Attributes:
+        own: sup |L - z| for the model's own output layer.
+        best: the same for the best affine L there is.
+        residual: of a common point of both convex hulls; infinite where none was found.
+    """
+
+    own: float
+    best: float
+    residual: float
+
+
+def images(model: Model, sample: Sample, path: WeightPath) -> tuple[Tensor, Tensor]:
+    """Images of ball and ring under the flow along the first sample of a path."""
+    y = model.images(sample.x, path[0])[0]
+    return y[: len(sample.ball)], y[len(sample.ball) :]
+
+
+def judge(ball: Tensor, ring: Tensor, L: Hyperplane) -> Verdict:
+    """All three numbers for images of ball and ring."""
+    common = common_point(ball, ring)
+    residual = float("inf") if common is None else common.residual(ball, ring)
+    return Verdict(sup_error(L, ball, ring), best_sup(ball, ring), residual)
+
+
+def random_output(d: int, seed: int) -> Hyperplane:
+    """An affine L."""
+    a = torch.randn(d + 1, generator=seeded(seed), dtype=torch.float64)
+    return Hyperplane(a[:d], float(a[d]))
+
+
+def judge_random(d: int, seed: int, annulus: Annulus = ANNULUS, samples: int = 3) -> list[Verdict]:
+    """Verdicts on one random model along several weight paths."""
+    model = random_model(d, seed)
+    path = model.paths(samples, seeded(seed))
+    sample = annulus.sample(d, 100 if d < 3 else 300, seeded(seed))
+    return [judge(*images(model, sample, path[i]), random_output(d, seed)) for i in range(samples)]
+
+
+class Trained(NamedTuple):
+    """A model that was trained to represent z, with its output layer; x is padded with ``extra`` zeros."""
+
+    model: Model
+    L: Hyperplane
+    extra: int
+
+    def padded(self, part: Tensor) -> Tensor:
+        """a(x) = (x, 0)."""
+        return nn.functional.pad(part, (0, self.extra))
+
+
+def train_to_break(
+    seed: int, cut: Cut, extra: int = 0, annulus: Annulus = ANNULUS, iterations: int = 150, cap: float = 30.0
+) -> Trained:
+    """Adam on a smooth supremum of |L(psi_1(x)) - z(x)| over fresh points of A and fresh weight paths, in the plane.
+
+    Everything is trained: w0, the drift f_q (prior + network), and L. The supremum is smoothed to
+    log mean exp(beta e) / beta, from about the mean (beta = 1) to about the supremum (beta = 16).
+    """
+    generator = seeded(seed)
+    start = random_model(2 + extra, seed, cut=cut, cap=cap, width=12)
+    prior = OrnsteinUhlenbeck(sigma=0.1)
+    drift = PriorPlus(prior, bottleneck(start.f_h.d, cut, "4-16-4", generator=generator)).double()
+    process = WeightProcess(start.process.w0.detach(), drift, prior, cut)
+    a = torch.randn(2 + extra, generator=generator, dtype=torch.float64).requires_grad_()
+    c = torch.zeros((), dtype=torch.float64, requires_grad=True)
+    trained = Trained(Model(start.f_h, process), Hyperplane(a, 0.0), extra)
+    optimizer = torch.optim.Adam([*process.parameters(), a, c], lr=0.05)
+    slower = torch.optim.lr_scheduler.LinearLR(optimizer, 1.0, 0.02, iterations)
+    for k in range(iterations):
+        sample = annulus.sample(2, 30, generator)
+        path = process.sample(8, 1, generator=generator)
+        output = flow(start.f_h, trained.padded(sample.x), path)[0] @ a + c
+        beta = 16 ** (k / iterations)
+        loss = torch.logsumexp(beta * (output - sample.z).abs(), 0) / beta
+        optimizer.zero_grad()
+        loss.backward()  # type: ignore[no-untyped-call]
+        optimizer.step()
+        slower.step()
+    return trained._replace(L=Hyperplane(a.detach(), float(c.detach())))
+
+
+def judge_trained(trained: Trained, seed: int, annulus: Annulus = ANNULUS) -> Verdict:
+    """A trained model on a grid so fine that dt * Lip < 1/2, along a fresh weight path and on a dense sample of A.
+
+    A flow can stretch the circle r2 so far that the sample leaves a gap through which a line passes. So the sample is
+    refined until the hulls meet, or has 2^14 points on each circle.
+    """
+    path = _resolved(trained, seed)
+    n = 256
+    while True:
+        sample = annulus.sample(2, n, seeded())
+        verdict = judge(*images(trained.model, Sample(*map(trained.padded, sample)), path), trained.L)
+        if verdict.residual < 1 or n >= FINEST:
+            return verdict
+        n *= 4
+
+
+def _resolved(trained: Trained, seed: int) -> WeightPath:
+    steps = 8
+    while True:
+        with torch.no_grad():
+            path = trained.model.process.sample(steps, 1, generator=seeded(seed))
+        if step_condition(trained.model.f_h, path) < 0.5:
+            return path
+        steps *= 2
+
+
+def augmented(annulus: Annulus, d: int, samples: int, seed: int, sigma: float = 0.1) -> tuple[Tensor, Sample]:
+    """Outputs of the explicit model with one more dimension, for every weight path: (samples, n); and the points.
+
+    h = (x, a), a(0) = 0:   dx = 0,   da = clamp(w_1 (|x| - m) / g, -1, 1) dt,   m, g: middle and half-width of the gap
+
+    with w_0 = 2 and noise on the first half of depth. While w_1 >= 1 on all of [0, 1], a(1) = z to the bit.
+    """
+    middle, gap = (annulus.r1 + annulus.r2) / 2, (annulus.r2 - annulus.r1) / 2
+
+    def f_h(t: Tensor, h: Tensor, w: Tensor) -> Tensor:  # noqa: ARG001
+        da = torch.clamp(w[0] * (h[:, :-1].norm(dim=-1, keepdim=True) - middle) / gap, -1, 1)
+        return torch.cat([torch.zeros_like(h[:, :-1]), da], -1)
+
+    prior = OrnsteinUhlenbeck(mu=2.0, sigma=sigma)
+    process = WeightProcess(torch.full((1,), 2.0, dtype=torch.float64), prior.drift, prior, Cut.sde_first(0.5))
+    sample = annulus.sample(d, 100, seeded(seed))
+    h0 = torch.cat([sample.x, torch.zeros_like(sample.x[:, :1])], -1)
+    with torch.no_grad():
+        path = process.sample(16, samples, generator=seeded(seed))
+        return flow(f_h, h0, path)[..., -1], sample
+
+
+def certify(seed: int = 0) -> list[Certificate]:
+    """Random models, trained models, the output L = 0, coarse steps, and one more dimension."""
+    return [*_random(seed), *_trained(seed), _sharp(), *_coarse(), *_augmented(seed)]
+
+
+def _random(seed: int) -> list[Certificate]:
+    verdicts = [v for d in (1, 2, 3) for k in range(2 * len(CUTS)) for v in judge_random(d, seed + k)]
+    what = f"{len(verdicts)} random flows, d = 1, 2, 3"
+    above = sum(v.own > 0.5 for v in verdicts) / len(verdicts)
+    return [
+        Certificate(CLAIM, f"share with sup > 1/2 (the paper's bound), {what}", above, "==", 1),
+        Certificate(CLAIM, f"smallest sup, random L, {what}", min(v.own for v in verdicts), ">=", 1),
+        *_all_outputs(verdicts, what),
+    ]
+
+
+def _all_outputs(verdicts: Sequence[Verdict], what: str) -> list[Certificate]:
+    return [
+        Certificate(CLAIM, f"smallest sup, best L, {what}", min(v.best for v in verdicts), ">=", 1, SOLVER, SOLVED),
+        Certificate(
+            CLAIM,
+            f"convex hulls of the images meet: largest residual, {what}",
+            max(v.residual for v in verdicts),
+            "<=",
+            0,
+            1e-12,
+            "rounding of a convex combination",
+        ),
+    ]
+
+
+def _trained(seed: int) -> list[Certificate]:
+    cuts = (Cut.ode_first(0.2), Cut.full(), Cut.none())
+    trained = [train_to_break(seed + k, cut) for k, cut in enumerate(cuts)]
+    verdicts = [judge_trained(t, seed + k) for k, t in enumerate(trained)]
+    what = f"{len(verdicts)} models trained to break it"
+    escaped = judge_trained(train_to_break(seed, cuts[0], extra=1), seed)
+    return [
+        Certificate(CLAIM, f"smallest sup, own L, {what}", min(v.own for v in verdicts), ">=", 1),
+        *_all_outputs(verdicts, what),
+        Certificate(CLAIM, "the same training with one more dimension: sup, best L", escaped.best, "<=", 0.95),
+    ]
+
+
+def _sharp() -> Certificate:
+    sample = Annulus().sample(2, 50, seeded())
+    zero = Hyperplane(torch.zeros(2, dtype=torch.float64), 0.0)
+    return Certificate(CLAIM, "sup for L = 0: the bound 1 is attained", sup_error(zero, *sample), "==", 1)
+
+
+def _coarse() -> list[Certificate]:
+    sample = Annulus().sample(2, 200, seeded())
+    best = {n: best_sup(*(euler_fold(n)(part) for part in sample)) for n in (1, 3, 10)}
+    return [
+        Certificate(
+            CLAIM,
+            f"one Euler step with dt * Lip = {FOLD_LIPSCHITZ:g} escapes: sup, best L",
+            best[1],
+            "<=",
+            0.5,
+            SOLVER,
+            SOLVED,
+        ),
+        Certificate(
+            CLAIM, "the same field, 3 and 10 steps: sup, best L", min(best[3], best[10]), ">=", 1, SOLVER, SOLVED
+        ),
+    ]
+
+
+def _augmented(seed: int) -> list[Certificate]:
+    worst = 0.0
+    for d in (1, 2, 3):
+        outputs, sample = augmented(Annulus(), d, 200, seed)
+        worst = max(worst, float((outputs - sample.z).abs().max()))
+    return [Certificate(CLAIM, "one more dimension: largest sup over 600 weight paths, d = 1, 2, 3", worst, "<=", 0.5)]

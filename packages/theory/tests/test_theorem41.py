@@ -1,0 +1,158 @@
+"""Theorem 4.1 with its bound sharpened to 1; after each property, a model that escapes it."""
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from sdeweights import Cut
+from sdeweights.testing import seeded
+from theory import theorem41
+from theory.annulus import Annulus, directions
+from theory.flows import euler_fold
+from theory.models import random_model
+from theory.separation import (
+    CommonPoint,
+    Hyperplane,
+    best_output,
+    best_sup,
+    common_point,
+    separating_hyperplane,
+    sup_error,
+)
+from theory.strategies import annuli, models_with_paths, seeds
+from theory.theorem41 import augmented, images, judge_trained, random_output, train_to_break
+
+dimensions = st.sampled_from([1, 2, 3])
+flows_of_any_dimension = dimensions.flatmap(models_with_paths)
+
+
+def flowed(drawn, annulus, n=60):
+    model, path = drawn
+    d = model.f_h.unflatten(path.w[0, 0])["c"].numel()
+    return images(model, annulus.sample(d, n if d < 3 else 3 * n, seeded()), path)
+
+
+def folded(annulus, steps):
+    return tuple(euler_fold(steps)(part) for part in annulus.sample(2, 60, seeded()))
+
+
+@given(flows_of_any_dimension, annuli(), seeds)
+def test_no_output_layer_gets_below_1_on_the_images_of_a_flow(drawn, annulus, seed):
+    ball, ring = flowed(drawn, annulus)
+    assert best_sup(ball, ring) >= 1 - 1e-6  # tolerance of the linear programme
+    assert sup_error(random_output(ball.shape[1], seed), ball, ring) >= 1
+    assert separating_hyperplane(ball, ring) is None
+
+
+@given(annuli())
+def test_one_coarse_step_gets_below_1_and_finer_steps_do_not(annulus):
+    """The partner: Euler's network with dt * Lip = 2 is no flow, and escapes for all radii."""
+    ball, ring = folded(annulus, 1)
+    assert best_sup(ball, ring) < 1 - 1e-6
+    assert separating_hyperplane(ball, ring).margin(ball, ring) > 0
+    assert best_sup(*folded(annulus, 3)) >= 1 - 1e-6
+
+
+@given(flows_of_any_dimension, annuli())
+def test_hulls_of_the_images_of_a_flow_meet_and_the_certificate_is_checked(drawn, annulus):
+    ball, ring = flowed(drawn, annulus)
+    common = common_point(ball, ring)
+    assert common.residual(ball, ring) < 1e-9
+    # what the certificate says of any L:  s - 1 >= mean of L over mu = mean over lambda >= 1 - s
+    L = best_output(ball, ring)
+    assert float(common.mu @ L(ball)) == pytest.approx(float(common.lam @ L(ring)), abs=1e-6)
+
+
+def test_hulls_of_a_folded_plane_do_not_meet_and_false_certificates_are_refused():
+    """The partner."""
+    ball, ring = folded(Annulus(), 1)
+    assert common_point(ball, ring) is None
+    mu, lam = (torch.full((len(part),), 1 / len(part)) for part in (ball, ring))
+    assert CommonPoint(mu, lam).residual(ball, ring) > 0.1
+    assert CommonPoint(2 * mu, lam).residual(ball, ring) == float("inf")
+    negative = mu.clone()
+    negative[0], negative[1] = -1.0, 1.0 + 2 / len(mu)
+    assert CommonPoint(negative, lam).residual(ball, ring) == float("inf")
+
+
+@given(annuli(), dimensions, seeds)
+@settings(max_examples=15)
+def test_one_more_dimension_represents_z_along_every_weight_path(annulus, d, seed):
+    outputs, sample = augmented(annulus, d, 5, seed)
+    assert (outputs - sample.z).abs().max() < 0.5
+
+
+def test_one_more_dimension_fails_where_the_noise_is_as_large_as_the_weight_or_z_is_another():
+    """The partner."""
+    outputs, sample = augmented(Annulus(), 2, 20, 0, sigma=5.0)
+    assert (outputs - sample.z).abs().max() > 0.5
+    outputs, sample = augmented(Annulus(), 2, 5, 0)
+    assert (outputs + sample.z).abs().max() == 2
+
+
+@given(annuli(), dimensions, seeds)
+def test_sample_lies_in_the_domain_and_carries_its_values(annulus, d, seed):
+    sample = annulus.sample(d, 20, seeded(seed))
+    assert torch.equal(annulus.z(sample.x), sample.z)
+    assert sample.x.shape[1] == d
+    assert (sample.ball == 0).all(-1).any()
+
+
+def test_points_in_the_gap_or_outside_are_refused_and_so_are_radii_out_of_order():
+    """The partner."""
+    for radius in (1.5, 3.5):
+        with pytest.raises(ValueError, match="expected points with"):
+            Annulus().z(radius * directions(2, 3, seeded()))
+    with pytest.raises(ValueError, match="expected 0 < r1 < r2 < r3"):
+        Annulus(2.0, 1.0, 3.0)
+
+
+@given(dimensions, seeds)
+def test_best_output_layer_beats_random_ones_and_separates_what_is_apart(d, seed):
+    generator = seeded(seed)
+    ball, ring = torch.randn(2, 30, d, generator=generator).unbind(0)
+    best = best_sup(ball, ring)
+    assert all(best <= sup_error(random_output(d, k), ball, ring) + 1e-6 for k in range(5))
+    apart = ring + 100
+    plane = separating_hyperplane(ball, apart)
+    assert plane.margin(ball, apart) > 0
+    assert common_point(ball, apart) is None
+
+
+def test_margin_of_a_hyperplane_on_the_wrong_side_is_negative():
+    """The partner."""
+    ball, ring = torch.tensor([[-1.0]]), torch.tensor([[1.0]])
+    assert Hyperplane(torch.tensor([1.0]), 0.0).margin(ball, ring) == 1
+    assert Hyperplane(torch.tensor([-1.0]), 0.0).margin(ball, ring) == -1
+    assert Hyperplane(torch.tensor([1.0]), 0.0).margin(ball, ball) < 0
+
+
+def test_steps_too_long_for_a_homeomorphism_are_refused():
+    model = random_model(2, 0, cap=1000.0, width=8)
+    with pytest.raises(ValueError, match=r"expected dt \* Lip < 1"):
+        model.paths(1, seeded(), steps=4)
+
+
+def test_training_does_not_break_the_bound_but_does_with_one_more_dimension(monkeypatch):
+    monkeypatch.setattr(theorem41, "FINEST", 1024)
+    cut = Cut.ode_first(0.2)
+    stuck = judge_trained(train_to_break(5, cut, iterations=60), 5)
+    assert stuck.own >= 1
+    assert stuck.best >= 1 - 1e-6
+    assert stuck.residual < 1e-12
+    escaped = judge_trained(train_to_break(0, cut, extra=1, iterations=100), 0)
+    assert escaped.best < 0.95
+    assert escaped.residual == float("inf")
+
+
+def test_certificates_of_coarse_steps_and_augmentation_hold():
+    certificates = [theorem41._sharp(), *theorem41._coarse(), *theorem41._augmented(1)]
+    assert [c.statement for c in certificates if not c.holds] == []
+
+
+@pytest.mark.deep
+def test_training_hard_from_many_starts_does_not_break_the_bound():
+    for seed in range(8):
+        verdict = judge_trained(train_to_break(seed, Cut.ode_first(0.2), iterations=600), seed)
+        assert min(verdict.own, verdict.best + 1e-6) >= 1
