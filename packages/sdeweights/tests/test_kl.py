@@ -201,6 +201,26 @@ def test_kl_is_exactly_zero_where_posterior_and_prior_agree():
         assert (path.kl == 0).all()
 
 
+def test_drift_built_on_another_prior_is_compared_with_the_prior_of_the_process():
+    # f_q = (1 - w) + 0.5, f_p = -w: a gap of 1.5, whatever the prior that f_q was written with
+    drift = PriorPlus(OrnsteinUhlenbeck(1.0, 1.0, 0.3), lambda t, w: 0.5 + 0 * w)
+    path = sampled([0.3, -0.7], drift, OrnsteinUhlenbeck(sigma=0.5), Cut.full())
+    assert path.kl.tolist() == pytest.approx([0.5 * 2 * 9] * 3, rel=1e-12)
+    assert path_kl(drift, OrnsteinUhlenbeck(sigma=0.5), path, Cut.full()).tolist() == pytest.approx([9] * 3, rel=1e-12)
+
+
+def test_small_gap_does_not_drown_in_a_large_prior_drift():
+    # f_p is about 1e8, the net 1e-9: in f_q - f_p nothing would be left of it
+    prior = OrnsteinUhlenbeck(1.0, 1e8, 1e-9)
+    for cut in (Cut.full(), Cut.horizontal([1])):
+        net = lambda t, w: 1e-9 + 0 * w  # noqa: E731
+        net = net if not cut.splits(2) else SplitDrift(net, net, [1], 2)
+        path = sampled([0.0, 0.0], PriorPlus(prior, net), prior, cut)
+        assert path.kl.tolist() == pytest.approx([0.5 * len(cut.indices(2))] * 3, rel=1e-9)
+        kl = path_kl(PriorPlus(prior, net), prior, path, cut)
+        assert kl.tolist() == pytest.approx(path.kl.tolist(), rel=1e-12)
+
+
 def test_kl_of_consecutive_windows_adds_up():
     prior = OrnsteinUhlenbeck(sigma=0.5)
     drift = lambda t, w: torch.sin(w) + t  # noqa: E731

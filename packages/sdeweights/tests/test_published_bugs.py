@@ -74,6 +74,22 @@ def test_sticking_the_landing_pairs_one_half_with_one():
     assert torch.allclose(path.kl_stl, 0.5 * u**2 + u * B1, atol=1e-12)
 
 
+def test_both_drifts_of_the_kl_are_taken_at_the_same_state():
+    """There (in the toy of an earlier code), f_p is evaluated after the step and f_q before: q = p has a KL of order 1."""
+
+    def pull(t, w):
+        return -3 * w + t
+
+    process = WeightProcess(torch.ones(2), pull, Prior(lambda t, w: pull(t, w), 0.5), Cut.full())
+    path = process.sample(20, 50, generator=seeded())
+    assert (path.kl == 0).all()
+    assert (path.kl_stl == 0).all()
+    # the sum that it makes of this path, for the size of the mistake
+    ts, w = path.ts, path.w
+    late = [pull(ts[k], w[:, k]) - pull(ts[k + 1], w[:, k + 1]) for k in range(path.steps)]
+    assert sum(0.5 * (u / 0.5).square().sum(-1) / path.steps for u in late).mean() > 0.1
+
+
 @pytest.mark.parametrize(("steps", "ratio", "count"), [(100, 0.29, 29), (30, 0.1, 3), (10, 0.01, 1), (60, 0.001, 1)])
 def test_number_of_stochastic_steps_is_not_truncated(steps, ratio, count):
     """There, int(100 * 0.29) is 28, and a small ratio leaves no stochastic step at all."""
