@@ -208,6 +208,11 @@ def test_odenet_keeps_its_weights_over_depth():
     assert model.census()["theta"] == 0
 
 
+def test_gain_scales_the_initial_weights():
+    plain, scaled = (build(Config(**SMALL, gain=gain)).deep_blocks[0].process.w0 for gain in (1.0, 3.0))
+    torch.testing.assert_close(scaled, 3 * plain, rtol=0, atol=0)
+
+
 def test_census_of_the_papers_networks():
     meanfield = {"head": "meanfield"}
     from psdenets import preset

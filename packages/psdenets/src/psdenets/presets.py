@@ -86,10 +86,13 @@ _CPU: dict[str, Values] = {
     "cifar10": {
         **_CPU_CONVOLUTIONS,
         "dataset": "cifar10",
-        "epochs": 12,
+        "epochs": 10,
+        "lr": 1e-3,
         "blocks": "1-1-1",
         "width": 64,
-        "steps": 4,
+        "gain": 2.0,
+        "steps": 3,
+        "sigma": 0.02,
         "augment": "crop-flip",
     },
 }
