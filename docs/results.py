@@ -67,17 +67,7 @@ def main() -> int:
 
 def train(run: Run, folder: Path, data_root: str) -> None:
     """The run and its evaluations, as far as they are missing."""
-    flags = [
-        "--preset",
-        run.preset,
-        *shlex.split(run.flags),
-        "--out",
-        str(folder),
-        "--data-root",
-        data_root,
-        "--resume",
-    ]
-    call("psdenets.train", *flags)
+    call("psdenets.train", *shlex.split(run.flags), "--data-root", data_root, "--out", str(folder), "--resume")
     for ood in run.ood:
         out = folder / f"ood-{ood}"
         if not (out / "metrics.json").exists():
