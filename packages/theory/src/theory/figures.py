@@ -36,13 +36,19 @@ def draw_all(folder: Path, seed: int = 0) -> list[Path]:
         with _style():
             draw(seed).savefig(path, dpi=150)
         drawn.append(path)
-    return [*drawn, *figures_ucda.draw_all(folder, seed)]
+    return [*drawn, *figures_ucda.draw(folder)]
 
 
 @contextmanager
 def _style() -> Iterator[None]:
-    settings = {"axes.spines.top": False, "axes.spines.right": False, "font.size": 10, "axes.titlesize": 11}
-    with mpl.rc_context({**settings, "figure.constrained_layout.use": True}):
+    settings: Any = {
+        "axes.spines.top": False,
+        "axes.spines.right": False,
+        "axes.titlesize": 11,
+        "font.size": 10,
+        "figure.constrained_layout.use": True,
+    }
+    with mpl.rc_context(settings):
         yield
 
 
@@ -106,9 +112,11 @@ def annulus_under_maps(seed: int = 0) -> Figure:
     )
     figure = Figure(figsize=(12, 4.3))
     with torch.no_grad():
-        for ax, (psi, title) in zip(figure.subplots(1, 3), maps, strict=True):
+        axes = figure.subplots(1, 3)
+        for ax, (psi, title) in zip(axes, maps, strict=True):
             _plot_image(ax, psi, Annulus())
             ax.set_title(title)
+    axes[0].legend(loc="lower right", markerscale=4, framealpha=0.9)
     return figure
 
 
@@ -125,4 +133,3 @@ def _plot_image(ax: Any, psi: Map, annulus: Annulus) -> None:
         closed = torch.cat([circle, circle[:1]])
         ax.plot(*psi(closed).T, color=color, lw=1.4, zorder=3)
     ax.set(aspect="equal", xlabel="$h_1$", ylabel="$h_2$")
-    ax.legend(loc="lower right", markerscale=4, framealpha=0.9)

@@ -69,9 +69,10 @@ def status(outcomes: Sequence[Outcome]) -> int:
 
 
 def table(outcomes: Sequence[Outcome], width: int = 120) -> str:
-    """The table as text, at most ``width`` wide (but never below 100)."""
-    numbers, claim = 58, 13
-    room = max(width, 100) - numbers - claim - 2
+    """The table as text, at most ``width`` wide where that leaves 30 columns for the statement."""
+    names = [name for outcome in outcomes for name in (outcome.name, *(c.claim for c in outcome.certificates))]
+    claim = max(map(len, names), default=5)
+    room = max(max(width, 100) - claim - 58, 30)
     lines = [f"{'claim':<{claim}} {'statement':<{room}} {'measured':>12}    {'bound':<12} {'tolerance':>9}   verdict"]
     lines.append("-" * len(lines[0]))
     for outcome in outcomes:
