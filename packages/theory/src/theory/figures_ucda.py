@@ -1,0 +1,151 @@
+"""Figures of Theorem 4.2: what the proof's model gives, beside the conditional law it approximates."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import torch
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from torch import Tensor
+
+from theory.construction import Case, Outcome, construct, run
+from theory.laws import Bimodal, Circle, HeteroscedasticGaussian, Law, SmoothLaw
+from theory.theorem42 import grid
+
+TRUE, MODEL, ACCENT = "#0072B2", "#D55E00", "#000000"  # Okabe and Ito: told apart by colour-blind readers too
+EPSILON, SAMPLES = 0.1, 1500
+CASE = Case.CONTINUED
+
+
+def draw(folder: Path, seed: int = 0) -> list[Path]:
+    """Draw one figure for each law into a folder, and give their paths back."""
+    folder.mkdir(parents=True, exist_ok=True)
+    return [
+        _on_the_line(HeteroscedasticGaussian(), folder / "ucda-gaussian.png", seed),
+        _on_the_line(Bimodal(), folder / "ucda-bimodal.png", seed),
+        _on_the_plane(Circle(), folder / "ucda-circle.png", seed),
+    ]
+
+
+def _sampled(law: SmoothLaw, x: Tensor, seed: int) -> Outcome:
+    return run(construct(law, EPSILON, CASE), x, SAMPLES, torch.Generator().manual_seed(seed))
+
+
+def _drawn(law: Law, x: float, n: int = 20_000) -> Tensor:
+    """n samples of the law at x, without its generator: (n, d_y)."""
+    return law.sample(torch.full((n, 1), x, dtype=torch.float64), torch.Generator().manual_seed(1))
+
+
+def _title(law: Law) -> str:
+    return (
+        f"Theorem 4.2, {law.name} law: weights continued past $t_2$, $\\varepsilon$ = {EPSILON}, {SAMPLES} weight paths"
+    )
+
+
+def _on_the_line(law: SmoothLaw, file: Path, seed: int) -> Path:
+    """Quantiles over x; histograms against the density at three inputs; the error against |eta|."""
+    x = grid(41)
+    result = _sampled(law, x, seed)
+    figure = Figure(figsize=(13.5, 4.8), layout="constrained")
+    over_x, at_x, errors = figure.subplots(1, 3, width_ratios=(1.2, 1, 0.9))
+    _quantiles(over_x, law, x, result)
+    _densities(at_x, law, x, result)
+    _errors(errors, result)
+    figure.suptitle(_title(law))
+    figure.savefig(file, dpi=140)
+    return file
+
+
+def _quantiles(axes: Axes, law: SmoothLaw, x: Tensor, result: Outcome) -> None:
+    levels = torch.tensor([0.05, 0.25, 0.5, 0.75, 0.95], dtype=torch.float64)
+    eta = torch.special.ndtri(levels)[:, None, None]
+    exact = law.generator(x.expand(len(levels), -1, -1), eta.expand(-1, len(x), -1))[..., 0]
+    sampled = torch.quantile(result.y[..., 0], levels, dim=0)
+    places = x[:, 0].numpy()
+    axes.plot(places, result.y[:150, :, 0].T.numpy(), color="#BBBBBB", linewidth=0.3)
+    for k in range(len(levels)):
+        axes.plot(places, exact[k].numpy(), color=TRUE, linewidth=2, label="true law" if k == 0 else None)
+        axes.plot(places, sampled[k].numpy(), "--", color=MODEL, linewidth=1.6, label="model" if k == 0 else None)
+    axes.plot([], [], color="#BBBBBB", label="model, one weight path each")
+    axes.set(xlabel="input $x$", ylabel="output $y$", title="quantiles 5, 25, 50, 75, 95 %")
+    _legend(axes, 3)
+
+
+def _densities(axes: Axes, law: SmoothLaw, x: Tensor, result: Outcome) -> None:
+    """Three inputs, one above the other."""
+    ends = (float(result.y.min()), float(result.y.max()))
+    y = torch.linspace(*ends, 400, dtype=torch.float64)
+    step = float(y[1] - y[0])
+    rows = ((0, "-1"), (len(x) // 2, "0"), (len(x) - 1, "1"))
+    curves = []
+    for k, _ in rows:
+        cdf = law.uniforms(x[k].expand(len(y), 1), y[:, None])[:, 0]
+        curves.append(torch.gradient(cdf, spacing=step)[0])
+    height = 1.5 * max(float(curve.max()) for curve in curves)
+    for row, ((k, name), density) in enumerate(zip(rows, curves, strict=True)):
+        bars, line = ("model", "true density") if row == 0 else (None, None)
+        counts, edges = torch.histogram(result.y[:, k, 0].double(), bins=45, range=ends, density=True)
+        axes.stairs(
+            (counts + row * height).numpy(),
+            edges.numpy(),
+            baseline=row * height,
+            fill=True,
+            color=MODEL,
+            alpha=0.45,
+            label=bars,
+        )
+        axes.plot(y.numpy(), (density + row * height).numpy(), color=TRUE, linewidth=2, label=line)
+        axes.text(ends[0], row * height + 0.8 * height, f"$x$ = {name}", fontsize=10)
+    axes.set(xlabel="output $y$", ylabel="density", yticks=[], title="densities at three inputs")
+    _legend(axes, 2)
+
+
+def _errors(axes: Axes, result: Outcome) -> None:
+    """sup over x of the error of each path: at most epsilon on A."""
+    size, inside = result.eta.norm(dim=-1), result.inside
+    for mask, colour, marker, name in ((inside, MODEL, "o", "in $A$"), (~inside, ACCENT, "x", "not in $A$")):
+        axes.scatter(size[mask].numpy(), result.error[mask].numpy(), s=10, color=colour, marker=marker, label=name)
+    axes.axhline(EPSILON, color=TRUE, linewidth=1.5, label="$\\varepsilon$")
+    share = float(inside.double().mean())
+    axes.set(
+        xlabel="$|\\eta|$", ylabel="error, sup over $x$", yscale="log", title=f"{share:.1%} of the paths lie in $A$"
+    )
+    _legend(axes, 3)
+
+
+def _on_the_plane(law: SmoothLaw, file: Path, seed: int) -> Path:
+    """Samples at three inputs on the law's curve; the angle against uniform; the error against |eta|."""
+    x = torch.tensor([[-1.0], [0.0], [1.0]], dtype=torch.float64)
+    result = _sampled(law, x, seed)
+    figure = Figure(figsize=(13.5, 4.8), layout="constrained")
+    plane, angles, errors = figure.subplots(1, 3, width_ratios=(1, 1, 0.9))
+    markers = ("o", "s", "^")
+    for k, marker in enumerate(markers):
+        ring = _drawn(law, float(x[k]), 2000)
+        ring = ring[torch.atan2(ring[:, 1], ring[:, 0]).argsort()]
+        plane.plot(*ring.T.numpy(), color=TRUE, linewidth=6, alpha=0.4, label="true law" if k == 0 else None)
+        plane.scatter(
+            *result.y[:250, k].T.numpy(), s=9, color=MODEL, marker=marker, label=f"$x$ = {int(x[k])}", zorder=3
+        )
+    plane.set(xlabel="$y_1$", ylabel="$y_2$", title="model at three inputs, 250 paths", aspect="equal")
+    _legend(plane, 4)
+    _angles(angles, law, x, result)
+    _errors(errors, result)
+    figure.suptitle(_title(law))
+    figure.savefig(file, dpi=140)
+    return file
+
+
+def _angles(axes: Axes, law: Law, x: Tensor, result: Outcome) -> None:
+    """Distribution function of the angle at x = 0; at the other inputs it is the same but for the error."""
+    turns = law.uniforms(x[1].expand(SAMPLES, 1), result.y[:, 1])[:, 0].sort().values
+    axes.plot([0, 1], [0, 1], color=TRUE, linewidth=2, label="true law: uniform")
+    axes.plot(turns.numpy(), torch.linspace(0, 1, SAMPLES).numpy(), "--", color=MODEL, linewidth=1.6, label="model")
+    axes.set(xlabel="angle / $2\\pi$", ylabel="share of the samples below", title="angles at $x$ = 0")
+    _legend(axes, 2)
+
+
+def _legend(axes: Axes, columns: int) -> None:
+    """Below the axes, where nothing is drawn."""
+    axes.legend(loc="upper center", bbox_to_anchor=(0.5, -0.16), ncols=columns, fontsize=9, frameon=False)
