@@ -10,7 +10,7 @@ from theory import figures
 @pytest.fixture
 def no_ucda(monkeypatch):
     """The samples of Theorem 4.2 have tests of their own."""
-    monkeypatch.setattr("theory.figures_ucda.draw", lambda folder: [])
+    monkeypatch.setattr("theory.figures_ucda.draw", lambda folder, seed: [])
 
 
 def test_all_figures_are_written_into_a_new_folder(no_ucda, tmp_path):

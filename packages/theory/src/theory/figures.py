@@ -36,7 +36,7 @@ def draw_all(folder: Path, seed: int = 0) -> list[Path]:
         with _style():
             draw(seed).savefig(path, dpi=150)
         drawn.append(path)
-    return [*drawn, *figures_ucda.draw(folder)]
+    return [*drawn, *figures_ucda.draw(folder, seed)]
 
 
 @contextmanager
