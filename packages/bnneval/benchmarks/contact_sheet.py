@@ -33,7 +33,8 @@ def sheet(images: np.ndarray, frost: Path | None, seed: int) -> Image.Image:
     for r, name in enumerate(CORRUPTIONS):
         left, top = (r // rows) * width, HEAD + (r % rows) * tile
         label = f"{name}\n({ice.source})" if name == "frost" else name
-        draw.multiline_text((left + 6, top + 32), label.replace("_", " "), "black", font, anchor="lm")
+        beside = (left + LABEL - 8, top + 32)
+        draw.multiline_text(beside, label.replace("_", " "), "black", font, anchor="rm", align="right")
         tiles = [images[r], *(corrupt(images[r][None], name, s, seed, start=r, frost=ice)[0] for s in range(1, 6))]
         for k, pixels in enumerate(tiles):
             big = Image.fromarray(pixels).resize((32 * ZOOM, 32 * ZOOM), Image.Resampling.NEAREST)

@@ -85,8 +85,9 @@ def test_every_metric_refuses_wrong_labels(metric, labels, message):
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: bnneval.ece(GOOD, LABELS, bins=0), "integer bins >= 1, got 0"),
-        (lambda: bnneval.ece(GOOD, LABELS, bins=2.5), "integer bins >= 1, got 2.5"),
+        (lambda: bnneval.ece(GOOD, LABELS, bins=0), "integer bins in 1..100000, got 0"),
+        (lambda: bnneval.ece(GOOD, LABELS, bins=10**11), "integer bins in 1..100000, got 100000000000"),
+        (lambda: bnneval.ece(GOOD, LABELS, bins=2.5), "integer bins in 1..100000, got 2.5"),
         (lambda: bnneval.ece(GOOD, LABELS, norm="l3"), "norm to be one of l1, l2, max, got 'l3'"),
         (lambda: bnneval.ece(GOOD, LABELS, scheme="equal"), "scheme to be one of width, mass, got 'equal'"),
         (lambda: bnneval.mutual_information(GOOD), r"sample_probs of shape \(S, N, C\), got \(2, 2\)"),
@@ -114,6 +115,8 @@ def test_every_metric_refuses_wrong_labels(metric, labels, message):
         (lambda: bnneval.report(GOOD, LABELS, np.stack([GOOD, GOOD])), r"OOD probs \(N, C\) with C = 2 like the"),
         (lambda: bnneval.report(np.stack([GOOD, GOOD]), LABELS, GOOD), r"OOD probs \(S, N, C\) with C = 2 like the"),
         (lambda: bnneval.report(GOOD, LABELS, np.full((2, 4), 0.25)), r"got shape \(2, 4\)"),
+        (lambda: bnneval.report(GOOD, LABELS, GOOD * 2), "rows of OOD probs that sum to 1, got a sum of 2 in row 0"),
+        (lambda: bnneval.report(GOOD, LABELS, GOOD * np.nan), "finite OOD probs, got nan in row 0$"),
     ],
 )
 def test_wrong_arguments_are_named(call, message):
@@ -127,6 +130,22 @@ def test_rounding_of_narrow_floats_is_no_reason_to_refuse():
     probs = rng.dirichlet(np.ones(1000), 50)
     for dtype in (np.float32, np.float16):
         assert 0 <= bnneval.brier(probs.astype(dtype), np.zeros(50, int)) <= 2
+
+
+def test_halves_are_distributions_wherever_they_go():
+    # Rounding to 11 bits leaves sums off by up to 5e-4, more than is granted to wider floats.
+    rng = np.random.default_rng(0)
+    samples, labels = rng.dirichlet(np.full(10, 0.3), (3, 200)).astype(np.float16), rng.integers(10, size=200)
+    sums = samples.astype(np.float64).sum(axis=2, keepdims=True)
+    assert np.abs(sums - 1).max() > 1e-4
+    exact = samples / sums
+    for halves, doubles in ((samples, exact), (samples[0], exact[0])):
+        ours, expected = bnneval.report(halves, labels, halves), bnneval.report(doubles, labels, doubles)
+        assert ours["ece"] == pytest.approx(expected["ece"], abs=1e-15)
+        assert ours["entropy_mean"] == pytest.approx(expected["entropy_mean"], abs=1e-15)
+    assert bnneval.ece(bnneval.mean_probs(samples), labels) == pytest.approx(bnneval.report(samples, labels)["ece"])
+    result = bnneval.evaluate_shift(lambda x: samples[:, : len(x)], np.repeat(IMAGES, 3, axis=0), labels[:3], ("fog",))
+    assert result.clean.nll == pytest.approx(bnneval.nll(exact[:, :3].mean(axis=0), labels[:3]), abs=1e-14)
 
 
 def test_the_first_of_two_broken_rows_is_named_also_in_a_later_block():

@@ -90,6 +90,7 @@ BAD = {
     "no npz": lambda f: [(f / "text.npz", (f / "text.npz").write_text("hello"))[0]],
     "an empty file": lambda f: [(f / "empty.npz", (f / "empty.npz").write_bytes(b""))[0]],
     "a truncated npz": lambda f: [(f / "cut.npz", (f / "cut.npz").write_bytes((f / "id.npz").read_bytes()[:500]))[0]],
+    "text that numpy would take for a pickle": lambda f: [(f / "mk.py", (f / "mk.py").write_text("import numpy"))[0]],
     "a single array": lambda f: [(f / "one.npy", np.save(f / "one.npy", GOOD))[0]],
     "no labels": lambda f: [bad(f, "x.npz", probs=GOOD)],
     "no probs": lambda f: [bad(f, "x.npz", labels=LABELS)],
@@ -107,7 +108,10 @@ BAD = {
     "ood and predictions swapped": lambda f: [f / "ood.npz", "--ood", f / "id.npz"],
     "ood with labels alone": lambda f: [f / "id.npz", "--ood", bad(f, "x.npz", labels=LABELS)],
     "out is a file": lambda f: [f / "id.npz", "--out", f / "ood.npz"],
+    "a folder that cannot be made": lambda f: [f / "id.npz", "--out", "/dev/null/out"],
+    "ood with NaN": lambda f: [f / "id.npz", "--ood", bad(f, "x.npz", probs=np.full((3, 4, 10), np.nan))],
     "no bins": lambda f: [f / "id.npz", "--bins", "0"],
+    "more bins than fit in memory": lambda f: [f / "id.npz", "--bins", "99999999999"],
     "bins in words": lambda f: [f / "id.npz", "--bins", "many"],
     "no file named": lambda f: [],
     "an unknown option": lambda f: [f / "id.npz", "--odd", f / "ood.npz"],
@@ -120,6 +124,23 @@ def test_bad_input_is_exit_status_2_and_one_line(files, capsys, name):
     error = capsys.readouterr().err
     assert error.startswith("bnneval: ")
     assert error.count("\n") == 1
+    assert "pickle=" not in error or "Object arrays" in error  # nobody is told how to load a pickle
+
+
+def test_ctrl_c_is_one_line_and_exit_status_130(files, capsys, monkeypatch):
+    def interrupted(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("bnneval.__main__.report", interrupted)
+    assert run(files / "id.npz") == 130
+    assert capsys.readouterr().err == "bnneval: interrupted\n"
+
+
+def test_half_precision_is_taken(files, capsys):
+    with np.load(files / "id.npz") as data:
+        np.savez(files / "half.npz", probs=data["probs"].astype(np.float16), labels=data["labels"])
+    assert run(files / "half.npz") == 0
+    assert "ece" in capsys.readouterr().out
 
 
 def test_an_object_array_is_never_unpickled(files, capsys):

@@ -32,8 +32,25 @@ def test_entropy_legend_has_mean_and_std_of_every_sample():
 
 def test_densities_integrate_to_one_with_certain_predictions_included():
     (axes,) = plots.entropy_histograms({"a": np.zeros(50)}, classes=10, bins=10).axes
-    bars = axes.containers[0]
-    assert sum(bar.get_height() * bar.get_width() for bar in bars) == pytest.approx(1)
+    density, edges, _ = axes.patches[1].get_data()
+    assert density @ np.diff(edges) == pytest.approx(1)
+    assert density[0] == pytest.approx(10 / np.log(10))  # all of them in the first of ten bins
+
+
+def test_no_set_and_no_curve_is_left_out_and_no_two_look_alike():
+    many = {f"model {k}": np.array([0.1 * k, 0.2]) for k in range(12)}
+    (axes,) = plots.entropy_histograms(many, classes=10).axes
+    assert len(texts(axes)) == 12
+    (axes,) = plots.roc_curve({name: bnneval.roc(scores, [0.3, 0.4]) for name, scores in many.items()}).axes
+    assert len(texts(axes)) == 12
+    assert len({(line.get_color(), line.get_linestyle()) for line in axes.lines[:12]}) == 12
+
+
+def test_titles_name_the_sets():
+    (axes,) = plots.roc_curve({"entropy": bnneval.roc([1], [2])}, "cifar10 against svhn").axes
+    assert axes.get_title() == "cifar10 against svhn"
+    (axes,) = plots.entropy_histograms({"a": np.zeros(3)}, 2, title="cifar10").axes
+    assert axes.get_title() == "cifar10"
 
 
 def test_roc_legend_has_the_area():

@@ -27,13 +27,21 @@ if TYPE_CHECKING:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command line; 0, or 2 with one line on stderr when the input will not do."""
+    """Run the command line; 0, or 2 with one line on stderr when the input will not do (130 when interrupted)."""
     try:
         _run(_parser().parse_args(arguments))
-    except (ValueError, OSError) as error:
-        sys.stderr.write(f"bnneval: {' '.join(str(error).split())}\n")
-        return 2
+    except OSError as error:
+        return _stopped(f"{error.strerror}: {error.filename}" if error.filename else str(error), 2)
+    except ValueError as error:
+        return _stopped(str(error), 2)
+    except KeyboardInterrupt:
+        return _stopped("interrupted", 130)
     return 0
+
+
+def _stopped(reason: str, status: int) -> int:
+    sys.stderr.write(f"bnneval: {' '.join(reason.split())}\n")
+    return status
 
 
 class _OneLineParser(argparse.ArgumentParser):
@@ -72,9 +80,10 @@ def read_npz(path: Path, *keys: str) -> list[NDArray[Any]]:
     wanted = " and ".join(keys)
     with path.open("rb") as stream:
         try:
+            if not zipfile.is_zipfile(stream):  # numpy would take it for a pickle, and say how to load one
+                raise ValueError("no npz archive")
+            stream.seek(0)
             file = np.load(stream, allow_pickle=False)
-            if not isinstance(file, np.lib.npyio.NpzFile):
-                raise ValueError("a single array")
             if not set(keys) <= set(file):
                 raise ValueError(", ".join(sorted(file)) or "nothing")
             return [file[key] for key in keys]
@@ -97,17 +106,20 @@ def _plot(probs: NDArray[Any], labels: NDArray[Any], ood: NDArray[Any] | None, o
     from bnneval import plots
     from bnneval.calibration import ece, reliability
     from bnneval.roc import roc
-    from bnneval.uncertainty import predictive_entropy
+    from bnneval.uncertainty import mutual_information, predictive_entropy
 
     mean = averaged(probs)
     diagram = plots.reliability_diagram(reliability(mean, labels, options.bins), ece(mean, labels, options.bins))
     plots.save(diagram, options.out / "reliability")
-    entropy = {"in-distribution": predictive_entropy(mean)}
+    entropy, title = {"in-distribution": predictive_entropy(mean)}, options.predictions.stem
     if ood is not None:
         entropy["OOD"] = predictive_entropy(averaged(ood))
-        curve = plots.roc_curve({"entropy": roc(entropy["in-distribution"], entropy["OOD"])})
-        plots.save(curve, options.out / "roc")
-    plots.save(plots.entropy_histograms(entropy, mean.shape[1]), options.out / "entropy")
+        title = f"{title} against {options.ood.stem}"
+        curves = {"entropy": roc(entropy["in-distribution"], entropy["OOD"])}
+        if probs.ndim == 3:
+            curves["mutual information"] = roc(mutual_information(probs), mutual_information(ood))
+        plots.save(plots.roc_curve(curves, title), options.out / "roc")
+    plots.save(plots.entropy_histograms(entropy, mean.shape[1], title=title), options.out / "entropy")
 
 
 def _version() -> str:

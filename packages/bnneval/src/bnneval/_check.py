@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
 # Rows of a float32 softmax sum to 1 within about 1e-6; halves carry 11 bits. Logits miss by far more than either.
+# A row of halves is divided by its sum, so that what is made of it, a mean for example, is a distribution as well.
 SUM_TOLERANCE = 1e-4
 HALF_SUM_TOLERANCE = 1e-3
 
@@ -44,8 +45,12 @@ def _shaped(x: ArrayLike, name: str, axes: str) -> NDArray[Any]:
     return a
 
 
+def _is_half(a: NDArray[Any]) -> bool:
+    return bool(a.dtype == np.float16)
+
+
 def _tolerance(a: NDArray[Any]) -> float:
-    return HALF_SUM_TOLERANCE if a.dtype == np.float16 else SUM_TOLERANCE
+    return HALF_SUM_TOLERANCE if _is_half(a) else SUM_TOLERANCE
 
 
 def _sums(p: NDArray[np.float64], axis: int) -> NDArray[np.float64]:
@@ -66,7 +71,8 @@ def _reject(rows: NDArray[Any], name: str, tolerance: float, first: int = 0) -> 
         if bad.any():
             i = int(np.argmax(bad))
             got = f"a sum of {sums[i]:.6g}" if "sum" in what else f"{_worst(rows[i]):.6g}"
-            raise ValueError(f"expected {what.format(name)}, got {got} in row {first + i}; logits need a softmax first")
+            hint = "" if "finite" in what else "; logits need a softmax first"
+            raise ValueError(f"expected {what.format(name)}, got {got} in row {first + i}{hint}")
 
 
 def _worst(row: NDArray[Any]) -> float:
@@ -74,27 +80,25 @@ def _worst(row: NDArray[Any]) -> float:
     return float(broken[0]) if broken.size else float(row.min())
 
 
-def _check_rows(rows: NDArray[Any], name: str, tolerance: float) -> None:
+def _distributions(a: NDArray[Any], name: str) -> NDArray[np.float64]:
+    """(..., C) rows as float64, once they are seen to be distributions."""
+    p = a.astype(np.float64, copy=False)
+    rows = p.reshape(-1, p.shape[-1])
     # A NaN or an infinity anywhere makes its row's sum fail the comparison, so two cheap reductions see everything.
     sums = _sums(rows, axis=-1)
-    if not (rows.min() >= 0 and np.abs(sums - 1).max() <= tolerance):
-        _reject(rows, name, tolerance)
+    if not (rows.min() >= 0 and np.abs(sums - 1).max() <= _tolerance(a)):
+        _reject(rows, name, _tolerance(a))
+    return p / sums.reshape(*p.shape[:-1], 1) if _is_half(a) else p
 
 
 def probabilities(probs: ArrayLike, name: str = "probs") -> NDArray[np.float64]:
     """(N, C) rows of probabilities as float64."""
-    a = _shaped(probs, name, "(N, C)")
-    p = a.astype(np.float64, copy=False)
-    _check_rows(p, name, _tolerance(a))
-    return p
+    return _distributions(_shaped(probs, name, "(N, C)"), name)
 
 
 def sample_probabilities(probs: ArrayLike, name: str = "sample_probs") -> NDArray[np.float64]:
     """(S, N, C) rows of probabilities, one set for each of S weight samples, as float64."""
-    a = _shaped(probs, name, "(S, N, C)")
-    p = a.astype(np.float64, copy=False)
-    _check_rows(p.reshape(-1, p.shape[-1]), name, _tolerance(a))
-    return p
+    return _distributions(_shaped(probs, name, "(S, N, C)"), name)
 
 
 def table(probs: ArrayLike, name: str = "probs") -> NDArray[Any]:
@@ -102,16 +106,19 @@ def table(probs: ArrayLike, name: str = "probs") -> NDArray[Any]:
     return _shaped(probs, name, "(N, C)")
 
 
-def columns(a: NDArray[Any], rows: slice, name: str = "probs") -> NDArray[np.float64]:
-    """Rows of a table, checked, as a contiguous (C, rows) float64 array.
+def columns(a: NDArray[Any], rows: slice, room: NDArray[np.float64], name: str = "probs") -> NDArray[np.float64]:
+    """Rows of a table, checked, as (C, rows) float64, written into `room`, which has at least as many columns.
 
     Reductions over the few classes of many rows run several times faster on this layout than on (N, C).
     """
     tolerance = _tolerance(a)
-    block = a[rows].T.astype(np.float64, order="C")
+    block = room[:, : rows.stop - rows.start]
+    np.copyto(block, a[rows].T)
     sums = _sums(block, axis=0)
     if not (block.min() >= 0 and sums.min() >= 1 - tolerance and sums.max() <= 1 + tolerance):
         _reject(block.T, name, tolerance, first=rows.start)
+    if _is_half(a):
+        block /= sums
     return block
 
 

@@ -23,6 +23,7 @@ NORMS = ("l1", "l2", "max")
 SCHEMES = ("width", "mass")
 
 FEW_BINS = 32
+MOST_BINS = 100_000
 STRETCH = 65536  # confidences binned at a time: half a megabyte, which stays in cache
 
 
@@ -88,7 +89,7 @@ def reliability(probs: ArrayLike, labels: ArrayLike, bins: int = 15, scheme: str
 
 def binned(confidence: NDArray[np.float64], hit: NDArray[np.bool_], bins: int, scheme: str) -> Reliability:
     """Reliability of any event's predicted probabilities: confidence (N,) against what happened (N,)."""
-    _check.whole(bins, "bins", 1)
+    _check.whole(bins, "bins", 1, MOST_BINS)
     _check.choice(scheme, "scheme", SCHEMES)
     if scheme == "width":
         edges = np.linspace(0, 1, bins + 1)

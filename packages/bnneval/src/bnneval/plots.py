@@ -6,6 +6,7 @@ Colours are Okabe and Ito's, told apart with any colour vision; lines and hatche
 from __future__ import annotations
 
 from functools import wraps
+from itertools import cycle
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
@@ -26,6 +27,7 @@ T = TypeVar("T")
 
 BLUE, ORANGE, GREEN, GREY = "#0072B2", "#D55E00", "#009E73", "#666666"
 CYCLE = (BLUE, ORANGE, GREEN, "#CC79A7", "#E69F00", "#56B4E9")
+LINES = ("-", "--", ":", "-.")  # of another length than CYCLE, so that 12 pairs differ
 STYLE: Any = {
     "font.size": 9,
     "axes.titlesize": 9,
@@ -73,7 +75,7 @@ def reliability_diagram(diagram: Reliability, error: float) -> Figure:
     upper.bar(left[filled], confidence - accuracy, bottom=accuracy, **gap, **style)
     upper.plot([0, 1], [0, 1], color="black", linestyle="--", linewidth=0.8, label="perfect calibration")
     upper.set(ylabel="accuracy", xlim=(0, 1), ylim=(0, 1), title=f"ECE = {100 * error:.2f} %")
-    upper.legend(loc="upper left")
+    upper.legend(loc="upper left", frameon=True, framealpha=0.85, edgecolor="none")  # bars may lie behind it
     lower.bar(
         left, diagram.counts / diagram.counts.sum(), width=width, align="edge", color=GREY, edgecolor="white", lw=0.6
     )
@@ -82,33 +84,32 @@ def reliability_diagram(diagram: Reliability, error: float) -> Figure:
 
 
 @_styled
-def entropy_histograms(entropies: Mapping[str, NDArray[np.float64]], classes: int, bins: int = 40) -> Figure:
-    """Densities of predictive entropy of one or more sets on [0, ln C]; the legend gives mean and std."""
+def entropy_histograms(
+    entropies: Mapping[str, NDArray[np.float64]], classes: int, bins: int = 40, title: str = ""
+) -> Figure:
+    """Densities of predictive entropy of one or more sets on [0, ln C]; the legend gives mean and std (ddof = 0)."""
     figure, axes = _figure()
     edges = np.linspace(0, max(np.log(classes), 1e-9), bins + 1)
-    for (name, entropy), colour in zip(entropies.items(), CYCLE, strict=False):
-        label = f"{name}: {entropy.mean():.3f} ± {entropy.std():.3f}"
-        axes.hist(np.clip(entropy, 0, edges[-1]), edges, density=True, color=colour, alpha=0.35)
-        line = ["-", "--", ":", "-."][len(axes.get_legend_handles_labels()[1]) % 4]
+    for (name, entropy), colour, line in zip(entropies.items(), cycle(CYCLE), cycle(LINES), strict=False):
         density, _ = np.histogram(np.clip(entropy, 0, edges[-1]), edges, density=True)
+        axes.stairs(density, edges, color=colour, alpha=0.35, fill=True)
+        label = f"{name}: {entropy.mean():.3f} ± {entropy.std():.3f}"
         axes.stairs(density, edges, color=colour, linestyle=line, linewidth=1.3, label=label)
-    axes.set(xlabel="predictive entropy (nats)", ylabel="density", xlim=(0, edges[-1]))
+    axes.set(xlabel="predictive entropy (nats)", ylabel="density", xlim=(0, edges[-1]), title=title)
     axes.legend()
     return figure
 
 
 @_styled
-def roc_curve(curves: Mapping[str, Roc]) -> Figure:
+def roc_curve(curves: Mapping[str, Roc], title: str = "") -> Figure:
     """ROC curves of out-of-distribution detection; the legend gives the areas."""
     figure, axes = _figure(3.4, 3.2)
-    for (name, curve), colour, line in zip(curves.items(), CYCLE, ["-", "--", ":", "-.", "-", "--"], strict=False):
-        axes.plot(
-            curve.fpr, curve.tpr, color=colour, linestyle=line, linewidth=1.5, label=f"{name}: AUC = {curve.auc:.3f}"
-        )
-    axes.plot([0, 1], [0, 1], color=GREY, linestyle="--", linewidth=0.8)
-    axes.set(
-        xlabel="false positive rate", ylabel="true positive rate (OOD)", xlim=(0, 1), ylim=(0, 1.005), aspect="equal"
-    )
+    for (name, curve), colour, line in zip(curves.items(), cycle(CYCLE), cycle(LINES), strict=False):
+        label = f"{name}: AUC = {curve.auc:.3f}"
+        axes.plot(curve.fpr, curve.tpr, color=colour, linestyle=line, linewidth=1.5, label=label)
+    axes.plot([0, 1], [0, 1], color=GREY, linestyle=(0, (1, 3)), linewidth=0.8)
+    axes.set(xlabel="false positive rate", ylabel="true positive rate (OOD)", title=title)
+    axes.set(xlim=(0, 1), ylim=(0, 1.005), aspect="equal")
     axes.legend(loc="lower right")
     return figure
 
@@ -117,8 +118,10 @@ def roc_curve(curves: Mapping[str, Roc]) -> Figure:
 def entropy_by_severity(shift: Shift) -> Figure:
     """Mean entropy at each severity, one thin line a corruption and the pooled mean with its standard deviation."""
     figure, axes = _figure()
-    for row in shift.cells.values():
-        axes.plot(list(row), [cell.entropy_mean for cell in row.values()], color=GREY, linewidth=0.6, alpha=0.6)
+    for k, row in enumerate(shift.cells.values()):
+        mean_of_one = [cell.entropy_mean for cell in row.values()]
+        label = None if k else "one corruption"
+        axes.plot(list(row), mean_of_one, color=GREY, linewidth=0.6, alpha=0.6, label=label)
     severity = list(shift.by_severity)
     mean = np.array([cell.entropy_mean for cell in shift.by_severity.values()])
     std = np.array([cell.entropy_std for cell in shift.by_severity.values()])

@@ -41,8 +41,10 @@ def top(probs: ArrayLike, labels: ArrayLike) -> Top:
     a = _check.table(probs)
     y = _check.labels(labels, *a.shape)
     confidence, correct = np.empty(len(a)), np.empty(len(a), dtype=bool)
-    for rows in _check.blocks(len(a), _check.block_rows(a.shape[1])):
-        p = _check.columns(a, rows)
+    size = _check.block_rows(a.shape[1])
+    room = np.empty((a.shape[1], min(size, len(a))))
+    for rows in _check.blocks(len(a), size):
+        p = _check.columns(a, rows, room)
         best = p.max(axis=0, out=confidence[rows])
         correct[rows] = _first_best(p, best, y[rows])
     return Top(confidence, correct)

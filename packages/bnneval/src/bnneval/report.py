@@ -8,7 +8,6 @@ import numpy as np
 
 from bnneval import _check
 from bnneval.calibration import classwise_ece, ece, reliability
-from bnneval.predictive import mean_probs
 from bnneval.roc import detection
 from bnneval.scoring import accuracy, brier, nll
 from bnneval.selective import aurc
@@ -53,7 +52,8 @@ def report(probs: ArrayLike, labels: ArrayLike, ood_probs: ArrayLike | None = No
 def averaged(probs: NDArray[Any], name: str = "probs") -> NDArray[np.float64]:
     """(N, C) as it is, (S, N, C) averaged over weight samples."""
     if probs.ndim == 3:
-        return mean_probs(probs)
+        mean: NDArray[np.float64] = _check.sample_probabilities(probs, name).mean(axis=0)
+        return mean
     return _check.probabilities(probs, name)
 
 
@@ -75,7 +75,7 @@ def _ood(inside: NDArray[Any], outside: NDArray[Any]) -> dict[str, Any]:
         axes = ", ".join(["S", "N", "C"][-inside.ndim :])
         expected = f"({axes}) with C = {inside.shape[-1]} like the predictions"
         raise ValueError(f"expected OOD probs {expected}, got shape {outside.shape}")
-    entropy = [predictive_entropy(averaged(p)) for p in (inside, outside)]
+    entropy = [predictive_entropy(averaged(p, name)) for p, name in ((inside, "probs"), (outside, "OOD probs"))]
     result = {
         "samples": len(entropy[1]),
         "entropy_mean": float(entropy[1].mean()),
