@@ -89,12 +89,13 @@ def bounded(law: SmoothLaw, family: Family, epsilon: float) -> Sup:
 
 
 def certify(seed: int = 0) -> list[Certificate]:  # noqa: ARG001 - nothing is drawn
-    """sup error < eps / 2 on |eta| <= lambda, as Theorem 4.2 needs it, for four laws, both eps and both families."""
+    """sup error < eps / 2 on |eta| <= lambda, as Theorem 4.2 needs it, for four laws and both families.
+
+    Deep networks for the smaller eps alone: its lambda is the larger, so that it says more.
+    """
+    models = [(Family.WIDE, epsilon) for epsilon in EPSILONS] + [(Family.DEEP, min(EPSILONS))]
     return [
-        _certificate(law, family, epsilon)
-        for family in Family
-        for law in (Deterministic(), *APPROXIMATED)
-        for epsilon in EPSILONS
+        _certificate(law, family, epsilon) for law in (Deterministic(), *APPROXIMATED) for family, epsilon in models
     ]
 
 
