@@ -17,6 +17,7 @@ ROOT = Path(__file__).parent
 PACKAGES = ("sdeweights", "bnneval", "psdenets", "theory")
 SIBLINGS = {"sdeweights": (), "bnneval": (), "psdenets": ("bnneval", "sdeweights"), "theory": ("sdeweights",)}
 CONSTRAINTS = ("--constraint", str(ROOT / "constraints.txt"))
+ROOT_TESTS = ("tests/test_readme.py", "tests/test_results.py")  # tests/browser has a session of its own
 LINTERS = ("ruff>=0.9",)
 
 
@@ -37,7 +38,7 @@ def tests(session: nox.Session) -> None:
     """Run the tests of all packages (arguments go to pytest)."""
     install(session, *PACKAGES)
     session.install(*CONSTRAINTS, "torchmetrics>=1.4")  # an independent oracle of some metrics
-    session.run("pytest", "-m", "not deep", "tests/test_readme.py", *test_folders(*PACKAGES), *session.posargs)
+    session.run("pytest", "-m", "not deep", *ROOT_TESTS, *test_folders(*PACKAGES), *session.posargs)
 
 
 @nox.session

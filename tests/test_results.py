@@ -1,0 +1,55 @@
+"""docs/results.py writes what the run directories hold, and says what was not measured."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import shlex
+from pathlib import Path
+
+from psdenets.evaluate import main as evaluate
+from psdenets.train import main as train
+
+SCRIPT = Path(__file__).parents[1] / "docs" / "results.py"
+QUICK = "--cut none --width 4 --drift 1-4-1 --epochs 1 --limit-train 64 --limit-test 40 --batch-size 32 --test-samples 1 --threads 1"
+
+
+def load():
+    spec = importlib.util.spec_from_file_location("results", SCRIPT)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def row_of(name, runs):
+    (row,) = [line for line in load().page(runs).splitlines() if line.startswith(f"| `{name}`")]
+    return [cell.strip() for cell in row.strip("|").split("|")]
+
+
+def test_a_row_has_the_numbers_of_its_run_and_its_verdict(tmp_path):
+    run = tmp_path / "digits-none"
+    assert train([*shlex.split(QUICK), "--out", str(run)]) == 0
+    assert evaluate([str(run), "--ood", "noise", "--out", str(run / "ood-noise")]) == 0
+    metrics = json.loads((run / "metrics.json").read_text())
+    auroc = json.loads((run / "ood-noise" / "metrics.json").read_text())["metrics"]["ood"]["auroc"]
+    cells = row_of("digits-none", tmp_path)
+    assert cells[1:3] == [f"{metrics['accuracy']:.2%}", f"{metrics['ece']:.2%}"]
+    assert f"{auroc:.4f}" in cells
+    assert cells[-1] == "**no**"  # an epoch of 64 images does not reach 97 %
+    (run / "metrics.json").write_text(json.dumps({**metrics, "accuracy": 0.99, "ece": 0.01, "seconds": 5.0}))
+    assert row_of("digits-none", tmp_path)[-1] == "yes"
+
+
+def test_runs_that_are_not_there_are_said_to_be_missing(tmp_path):
+    page = load().page(tmp_path)
+    for name in load().RUNS.values():
+        assert name.command in page
+    assert "| `" not in page
+
+
+def test_every_row_is_a_command_that_the_parser_takes():
+    from psdenets import cli
+
+    for run in load().RUNS.values():
+        arguments = shlex.split(run.command)[3:]
+        assert cli.configure(cli.parse(cli.train_parser(), arguments), arguments).epochs >= 1
