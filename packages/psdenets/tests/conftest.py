@@ -11,7 +11,8 @@ import torch
 from hypothesis import settings
 
 settings.register_profile("ordinary", derandomize=True, deadline=None, max_examples=25)
-settings.load_profile("ordinary")
+settings.register_profile("deep", deadline=None, max_examples=2000)
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ordinary"))
 
 # A run of seconds: 4 x 4 pixels after the squeeze, few channels, few images.
 SMALL = [
