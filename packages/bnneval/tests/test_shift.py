@@ -52,6 +52,7 @@ def test_one_image_is_read_without_the_file_around_it(tmp_path):
         (lambda folder: np.save(folder / "labels.npy", np.zeros(100)), "expected 5 N integers"),
         (lambda folder: np.save(folder / "fog.npy", np.zeros((7, 32, 32, 3), np.uint8)), "expected uint8 .5 N"),
         (lambda folder: np.save(folder / "fog.npy", np.zeros((5, 32, 32, 3))), "expected uint8 .5 N"),
+        (lambda folder: np.save(folder / "fog.npy", np.zeros((200, 32, 32, 3), np.uint8)), "20 images .* got 40"),
         (
             lambda folder: np.save(folder / "fog.npy", np.array([{}], object), allow_pickle=True),
             "expected a .npy array",
@@ -96,6 +97,20 @@ def test_entropy_of_the_toy_rises_with_brightness_and_the_trend_says_so(photos):
     assert trend.slope > 0
     assert trend.page_l == 2 * (1 + 4 + 9 + 16 + 25)  # every row in order: the largest L there is
     assert trend.p_value == pytest.approx(1 / 120**2, rel=1e-9)  # one of 120 orders, twice
+
+
+def test_severities_are_taken_in_rising_order_whatever_order_they_are_named_in(photos):
+    names, labels = ("brightness", "snow"), np.zeros(8, int)
+    rising = bnneval.evaluate_shift(toy, photos, labels, names, (1, 3, 5))
+    mixed = bnneval.evaluate_shift(toy, photos, labels, names, (5, 1, 3))
+    assert mixed == rising
+    assert list(mixed.by_severity) == [1, 3, 5]
+    assert mixed.trend().page_l == 2 * (1 + 4 + 9)
+
+
+def test_another_number_of_clean_images_than_of_labels_is_refused(official, photos):
+    with pytest.raises(ValueError, match="expected 20 clean images, as many as labels, got 40"):
+        bnneval.evaluate_cifar10c(toy, official, clean=np.tile(photos, (5, 1, 1, 1)))
 
 
 def test_what_is_predicted_is_what_was_corrupted(photos):

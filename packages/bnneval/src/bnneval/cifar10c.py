@@ -44,6 +44,8 @@ class Cifar10C:
         if file.dtype != np.uint8 or file.shape[1:] != (32, 32, 3) or len(file) % len(SEVERITIES):
             raise ValueError(f"expected uint8 (5 N, 32, 32, 3) in {name}.npy, got {file.dtype} {file.shape}")
         n = len(file) // len(SEVERITIES)
+        if n != len(self.labels()):
+            raise ValueError(f"expected {len(self.labels())} images a severity in {name}.npy, like the labels, got {n}")
         return file[(severity - 1) * n : severity * n]
 
     def labels(self) -> NDArray[np.int64]:

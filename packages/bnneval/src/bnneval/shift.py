@@ -87,7 +87,7 @@ class Shift:
         return Trend(float(page.statistic), float(page.pvalue), float(slope), rising, len(entropy))
 
     def to_dict(self) -> dict[str, Any]:
-        """Everything as plain numbers and strings, for JSON."""
+        """Everything as plain numbers and strings, for JSON (which has no word for an infinite NLL)."""
         return {
             "frost": self.frost,
             "clean": self.clean and self.clean._asdict(),
@@ -195,6 +195,9 @@ class _Trial:
         """Every corruption at every severity, and the clean images where they are given."""
         if not names or not severities:
             raise ValueError("expected at least one corruption and one severity, got none")
+        if clean is not None and len(clean) != len(self.labels):
+            raise ValueError(f"expected {len(self.labels)} clean images, as many as labels, got {len(clean)}")
+        severities = sorted(severities)  # the trend and the plot read them as rising
         probs = {name: {s: self._probs(partial(corrupted, name, s)) for s in severities} for name in names}
         cells = {name: {s: self._cell([p]) for s, p in row.items()} for name, row in probs.items()}
         pooled = {s: self._cell([row[s] for row in probs.values()]) for s in severities}
