@@ -96,7 +96,7 @@ def _densities(axes: Axes, law: SmoothLaw, x: Tensor, result: Outcome) -> None:
             label=bars,
         )
         axes.plot(y.numpy(), (density + row * height).numpy(), color=TRUE, linewidth=2, label=line)
-        axes.text(ends[0], row * height + 0.8 * height, f"$x$ = {name}", fontsize=10)
+        axes.text(ends[1], (row + 0.12) * height, f"$x$ = {name}", fontsize=10, ha="right")
     axes.set(xlabel="output $y$", ylabel="density", yticks=[], title="densities at three inputs")
     _legend(axes, 2)
 
