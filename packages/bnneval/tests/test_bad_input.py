@@ -143,6 +143,7 @@ def test_halves_are_distributions_wherever_they_go():
         ours, expected = bnneval.report(halves, labels, halves), bnneval.report(doubles, labels, doubles)
         assert ours["ece"] == pytest.approx(expected["ece"], abs=1e-15)
         assert ours["entropy_mean"] == pytest.approx(expected["entropy_mean"], abs=1e-15)
+    assert bnneval.ece(samples[0], labels) == pytest.approx(bnneval.ece(exact[0], labels), abs=1e-15)
     assert bnneval.ece(bnneval.mean_probs(samples), labels) == pytest.approx(bnneval.report(samples, labels)["ece"])
     result = bnneval.evaluate_shift(lambda x: samples[:, : len(x)], np.repeat(IMAGES, 3, axis=0), labels[:3], ("fog",))
     assert result.clean.nll == pytest.approx(bnneval.nll(exact[:, :3].mean(axis=0), labels[:3]), abs=1e-14)

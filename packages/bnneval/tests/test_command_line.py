@@ -44,6 +44,39 @@ def test_report_table_json_and_plots(files, capsys):
     assert all((files / "out" / name).stat().st_size > 3000 for name in plots)
 
 
+def test_every_number_of_the_report_is_that_of_its_function(files):
+    with np.load(files / "id.npz") as data, np.load(files / "ood.npz") as other:
+        samples, labels, ood = data["probs"], np.roll(data["labels"], 30), other["probs"]
+    report, mean = bnneval.report(samples, labels, ood, bins=7), bnneval.mean_probs(samples)
+    split, outside = bnneval.entropy_split(samples), bnneval.entropy_split(ood)
+    expected = {
+        "samples": 200,
+        "classes": 10,
+        "accuracy": bnneval.accuracy(mean, labels),
+        "nll": bnneval.nll(mean, labels),
+        "brier": bnneval.brier(mean, labels),
+        "ece": bnneval.ece(mean, labels, 7),
+        "ece_l2": bnneval.ece(mean, labels, 7, "l2"),
+        "mce": bnneval.mce(mean, labels, 7),
+        "ece_adaptive": bnneval.ece(mean, labels, 7, scheme="mass"),
+        "ece_classwise": bnneval.classwise_ece(mean, labels, 7),
+        "aurc": bnneval.aurc(mean, labels),
+        "entropy_mean": split.total.mean(),
+        "entropy_std": split.total.std(),
+        "weight_samples": 3,
+        "aleatoric_mean": split.aleatoric.mean(),
+        "epistemic_mean": split.epistemic.mean(),
+    }
+    assert {key: report[key] for key in expected} == pytest.approx(expected, abs=1e-15)
+    assert set(report) == {*expected, "reliability", "ood"}
+    assert len({expected[key] for key in ("ece", "ece_l2", "mce", "ece_adaptive", "ece_classwise")}) == 5
+    by = {"": (split.total, outside.total), "_mutual_information": (split.epistemic, outside.epistemic)}
+    scores = {"auroc": bnneval.auroc, "aupr": bnneval.aupr, "fpr95": bnneval.fpr_at_tpr}
+    detection = {f"{name}{end}": score(*sets) for end, sets in by.items() for name, score in scores.items()}
+    of_set = {"samples": 100, "entropy_mean": outside.total.mean(), "entropy_std": outside.total.std()}
+    assert report["ood"] == pytest.approx({**of_set, **detection}, abs=1e-15)
+
+
 def test_without_out_nothing_is_written_and_without_ood_there_is_no_roc(files, capsys):
     before = sorted(files.iterdir())
     assert run(files / "id.npz") == 0

@@ -11,7 +11,7 @@ import bnneval
 from bnneval.corruptions import BENCHMARK, CONSTANTS, CORRUPTIONS, SEVERITIES, corrupt
 from bnneval.corruptions.blur import disk, zoom_matrix
 from bnneval.corruptions.colour import to_hsv, to_rgb
-from bnneval.corruptions.digital import _affine, _through
+from bnneval.corruptions.digital import _affine, _through, elastic_transform
 from bnneval.corruptions.edges import canny, distance_to, emboss, equalise
 from bnneval.corruptions.fog import plasma
 from bnneval.corruptions.motion import blur_along, offsets, taps
@@ -368,6 +368,24 @@ def test_elastic_severity_one_is_affine_only(photos):
         assert np.abs(np.diff(warped, 2, axis=0)).max() <= 2
 
 
+@pytest.mark.parametrize("severity", [3, 5])
+def test_elastic_displacements_have_the_variance_of_smoothed_uniform_noise(severity):
+    # alpha side U(-1, 1) smoothed by Gaussian taps w cut at 3 sigma: variance (alpha side)^2 / 3 (sum w^2)^2. A ramp of
+    # 6 levels a pixel shows it, and truncation adds 1/12. Neighbours are alike over some 4 pi sigma^2 pixels, so 300
+    # images of 256 pixels are about 1,650 draws at severity 3 (more at 5): the standard error is 3.5 % at most.
+    alpha, sigma = (32 * c for c in CONSTANTS["elastic_transform"][severity - 1][:2])
+    reach = int(3 * sigma + 0.5)
+    w = np.exp(-0.5 * (np.arange(-reach, reach + 1) / sigma) ** 2)
+    expected = 36 * alpha**2 / 3 * np.sum((w / w.sum()) ** 2) ** 2 + 1 / 12
+    ramp = np.repeat((np.arange(32) * 6 + 30)[None, :, None], 32, axis=0).repeat(3, axis=2).astype(np.uint8)
+    moved = [
+        elastic_transform(ramp, np.random.default_rng([severity, i]), alpha / 32, sigma / 32, 0) for i in range(300)
+    ]
+    shift = (np.array(moved).astype(float) - ramp)[:, 8:24, 8:24, 0]
+    assert shift.var() == pytest.approx(expected, rel=0.14)
+    assert shift.mean() == pytest.approx(-0.5, abs=0.2)
+
+
 # Spatter.
 def test_spatter_adds_turquoise_at_severities_one_to_three_and_brown_at_four_and_five():
     for severity in (1, 2, 3):
@@ -382,6 +400,11 @@ def test_spatter_adds_turquoise_at_severities_one_to_three_and_brown_at_four_and
         # Cover between 0.8 and 1 of brown (63, 42, 20) over white.
         assert (covered.min(axis=0) == [62, 41, 20]).all() or (covered.min(axis=0) == [63, 42, 20]).all()
         assert (covered.max(axis=0) <= np.ceil(0.8 * np.array([63, 42, 20]) + 0.2 * 255)).all()
+
+
+def test_spatter_at_severity_three_is_pinned_closely_enough_to_see_the_thresholds_of_its_edges():
+    # Mean level of 200 black images. Canny thresholds of 1, 100 or 200 in place of 50 and 150 move it by 0.014 to 0.12.
+    assert corrupt(flat(0, 200), "spatter", 3).mean() == pytest.approx(7.2607, abs=0.003)
 
 
 def test_canny_finds_the_rim_of_a_square_and_nothing_in_a_faint_one():

@@ -5,7 +5,7 @@ import pytest
 from scipy import stats
 
 import bnneval
-from bnneval.statistics import bootstrap_auroc, bootstrap_ece, compare, over_seeds, paired_difference
+from bnneval.statistics import bootstrap, bootstrap_auroc, bootstrap_ece, compare, over_seeds, paired_difference
 
 
 def test_over_seeds_agrees_with_scipy_and_uses_n_minus_one():
@@ -66,6 +66,12 @@ def test_comparing_a_model_with_itself_finds_nothing():
 def test_an_infinite_nll_cannot_be_compared():
     with pytest.raises(ValueError, match="finite"):
         compare([[1.0, 0.0], [0.5, 0.5]], [[0.5, 0.5], [0.5, 0.5]], [1, 0])
+
+
+def test_the_basic_interval_mirrors_the_resampled_values_about_the_metric():
+    # Resampled values 0, 1, ..., 100 about the metric 40: quantiles 5 and 95, mirrored to 80 - 95 and 80 - 5.
+    values = iter(range(101))
+    assert bootstrap(lambda rng: next(values), 40.0, resamples=101, level=0.9, seed=0) == pytest.approx((40, -15, 75))
 
 
 def test_bootstrap_is_deterministic_in_the_seed():
