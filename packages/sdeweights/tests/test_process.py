@@ -112,6 +112,13 @@ def test_reset_value_is_by_default_the_initial_w0_and_learned_means_trained():
     assert learned.w0.grad.abs().max() == 0  # the end no longer knows where the path began
 
 
+def test_value_after_t2_that_was_given_is_copied():
+    given = torch.ones(D)
+    processes = [process_for(Cut.vertical(0.3, 0.6, policy), w_t2=given) for policy in ("fixed", "learned")]
+    given += 1
+    assert all((process.w_t2 == 1).all() for process in processes)
+
+
 def test_parameter_census_is_that_of_the_paper():
     d, h = 10, 2 * 128 * 2 + 4 * (2 + 128 + 2)
     for cut, extra in [(Cut.ode_first(0.1), 0), (Cut.sde_first(0.1, "fixed"), 0), (Cut.sde_first(0.1, "learned"), d)]:
