@@ -457,3 +457,13 @@ def test_grid_of_another_cut_is_refused():
         match=r"expected a grid with the phases \[\('sde', 0\.0, 1\.0\)\] of the cut, got \[\('ode', 0\.0, 0\.9\)",
     ):
         process_for(Cut.full()).sample(Grid.of(Cut.ode_first(0.1), 10))
+
+
+@pytest.mark.parametrize("stochastic", [1.0, (0,)])
+def test_a_path_sampled_without_gradients_has_none_after_a_learned_reset_either(stochastic):
+    cut = Cut.both(0.2, 0.5, stochastic, at_t2="learned")
+    process = WeightProcess(torch.zeros(2), lambda t, w: -w, OrnsteinUhlenbeck(), cut, allow_leak=True)
+    with torch.no_grad():
+        path = process.sample(10, 2, generator=seeded())
+    assert not path.after_reset.requires_grad
+    assert process.sample(10, 2, generator=seeded()).after_reset.requires_grad

@@ -38,7 +38,7 @@ class Reset(NamedTuple):
     def after(self, w: Tensor) -> Tensor:
         """The right limit; one state again where every coordinate is reset."""
         if len(self.places) == w.shape[-1]:
-            return self.value.unsqueeze(0)
+            return self.value.clone().unsqueeze(0)  # a view of a parameter would keep its gradient under no_grad
         return w.index_copy(-1, self.places, self.value.expand(len(w), -1))
 
 
