@@ -1,9 +1,16 @@
 """Agreement with torchmetrics where it is right, at its own precision, and tests of where it is not."""
 
+from contextlib import suppress
+
 import numpy as np
 import pytest
 
 import bnneval
+
+with suppress(ImportError):  # torchmetrics imports torchvision, which psdenets, where it is there, can mend
+    from psdenets.data.torchvision_import import import_torchvision
+
+    import_torchvision()
 
 try:
     import torch
