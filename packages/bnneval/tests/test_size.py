@@ -2,11 +2,12 @@
 
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
 PROGRAM = """
-import resource, statistics, time
+import statistics, time
 import numpy as np, bnneval
 from sklearn.calibration import calibration_curve
 rng = np.random.default_rng(0)
@@ -14,7 +15,8 @@ probs, labels = rng.dirichlet(np.ones(10), 10**6), rng.integers(10, size=10**6)
 start = time.process_time()
 bnneval.report(probs, labels)
 seconds = time.process_time() - start
-gigabytes = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6
+high_water = next(line for line in open('/proc/self/status') if line.startswith('VmHWM'))
+gigabytes = int(high_water.split()[1]) / 1e6
 confidence, correct = probs.max(axis=1), probs.argmax(axis=1) == labels
 ours, theirs = [], []
 for _ in range(21):
@@ -28,6 +30,8 @@ print(seconds, gigabytes, statistics.median(ours) / statistics.median(theirs))
 """
 
 
+# VmHWM, as ru_maxrss of a child starts with that of the process it was forked from, which may have had large tests.
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="reads its memory from Linux's /proc")
 @pytest.mark.deep
 def test_a_million_predictions_take_under_ten_seconds_and_two_gigabytes_and_ece_no_longer_than_a_calibration_curve():
     # CPU time, which is the wall time of one thread on a free machine; others' work still sways it through the caches
