@@ -9,7 +9,7 @@ import torch
 from bnneval import accuracy, ece, mean_probs, nll
 from psdenets import Config, load
 from psdenets.data import load_splits
-from psdenets.display import Lines, Live, duration
+from psdenets.display import Lines, Live, duration, pace
 from psdenets.predictions import predict
 from psdenets.seeds import generator, seed_of
 from psdenets.train import main
@@ -185,3 +185,8 @@ def test_a_long_epoch_is_not_silent():
     lines.step(trainer, trainer.step())
     assert "epoch 1/" in stream.text
     assert "batch 1/2" in stream.text
+
+
+def test_a_pace_is_neither_nothing_nor_a_power_of_ten():
+    assert [pace(speed) for speed in (0.233, 9.4, 96.6, 1070.2)] == [
+        "0.23 images/s", "9.4 images/s", "97 images/s", "1070 images/s"]  # fmt: skip

@@ -52,7 +52,7 @@ class Display(AbstractContextManager["Display"], ABC):
         if not self.estimated and (self.seen >= steps or time.perf_counter() - self.started > seconds):
             self.estimated = True
             left = (trainer.steps - trainer.at.step) * self._seconds_a_step()
-            self.say(f"{self.speed(trainer):.3g} images/s; about {duration(left)} of training to go")
+            self.say(f"{pace(self.speed(trainer))}; about {duration(left)} of training to go")
         self.show_step(trainer, report)
 
     def speed(self, trainer: Trainer) -> float:
@@ -81,7 +81,7 @@ class Lines(Display):
             at = trainer.at
             self.say(
                 f"epoch {at.epoch + 1}/{trainer.config.epochs} batch {at.batch}/{trainer.batches}: "
-                f"loss {report.loss:.4f}, accuracy {report.accuracy:.1%}, {self.speed(trainer):.3g} images/s"
+                f"loss {report.loss:.4f}, accuracy {report.accuracy:.1%}, {pace(self.speed(trainer))}"
             )
 
     def show_epoch(self, record: dict[str, Any]) -> None:
@@ -133,7 +133,7 @@ class Live(Display):
         left = (trainer.steps - at.step) * self._seconds_a_step()
         self.numbers = (
             f"loss {report.loss:.4f}   nll {report.nll:.4f}   kl {report.kl:.1f}   accuracy {report.accuracy:.1%}   "
-            f"{self.speed(trainer):.3g} images/s   {duration(left)} left"
+            f"{pace(self.speed(trainer))}   {duration(left)} left"
         )
 
     def show_epoch(self, record: dict[str, Any]) -> None:
@@ -160,6 +160,11 @@ def display_on(stream: TextIO | None = None) -> Display:
     """A live display where the stream is a terminal, plain lines where it is not."""
     stream = sys.stdout if stream is None else stream
     return Live(stream) if stream.isatty() else Lines(stream)
+
+
+def pace(speed: float) -> str:
+    """Images a second for people: "1070 images/s", "0.23 images/s"."""
+    return f"{speed:.0f} images/s" if speed >= 10 else f"{speed:.2g} images/s"
 
 
 def duration(seconds: float) -> str:
