@@ -18,7 +18,7 @@ def test_loss_by_hand():
     loss = objective(logits, torch.tensor([0]), torch.tensor([3.0, 5.0]).double(), torch.tensor(7.0).double(), 0.25, 10)
     nll = (math.log(2) + math.log(5 / 4)) / 2
     assert loss.nll.item() == pytest.approx(nll, rel=1e-12)
-    assert loss.path_kl.item() == 4.0
+    assert loss.kl.item() == 4.0
     assert loss.loss.item() == pytest.approx(nll + (0.25 * 2 * 4 + 7) / 10, rel=1e-12)
 
 
@@ -32,7 +32,7 @@ def test_kappa_one_half_is_the_exact_elbo():
     x, labels = torch.rand(6, 1, 8, 8, generator=g, dtype=torch.float64), torch.arange(6)
     weights = model.draw(1, g)
     logits = model.logits(x, weights)
-    loss = objective(logits, labels, weights.path_kl, model.head.kl(), kappa=0.5, n_train=6)
+    loss = objective(logits, labels, weights.kl, model.head.kl(), kappa=0.5, n_train=6)
     log_likelihood = logits[0].log_softmax(-1)[torch.arange(6), labels].sum()
     path = weights.paths[0]
     process = model.deep_blocks[0].process

@@ -1,7 +1,6 @@
 """Image classifiers of infinite depth:  x -> normalise, squeeze, pad -> blocks  dh = f_h(t, h; w_t) dt -> W h + b.
 
-Weights do not depend on images. So a classifier is used in two steps: ``draw`` samples the weight paths of all blocks,
-``logits`` carries images along them; ``forward`` and ``predict_proba`` do both.
+``draw`` samples the weight paths of all blocks, ``logits`` carries images along them.
 """
 
 from __future__ import annotations
@@ -16,6 +15,7 @@ from psdenets.blocks import hidden_drift
 from psdenets.cuts import cuts_of, grid_of
 from psdenets.errors import BadInput
 from psdenets.heads import HEADS, Head, HeadWeights
+from psdenets.interface import ImageClassifier
 from psdenets.seeds import generator as generator_at
 from psdenets.squeeze import space_to_depth
 from sdeweights import Brownian, OrnsteinUhlenbeck, PriorPlus, WeightPath, WeightProcess, bottleneck, flatten, flow
@@ -33,7 +33,7 @@ class Weights(NamedTuple):
     head: HeadWeights
 
     @property
-    def path_kl(self) -> Tensor:
+    def kl(self) -> Tensor:
         """1/2 int |u|^2 of each sample, summed over blocks, (S,)."""
         return torch.stack([path.kl for path in self.paths]).sum(0)
 
@@ -88,20 +88,14 @@ def _laid_out(h: Tensor) -> Tensor:
 
 
 @final
-class Classifier(nn.Module):
+class Classifier(ImageClassifier):
     """A multi-scale classifier: scales of blocks with space-to-depth between them, and a linear head.
 
-    Args:
-        config: the network's part of it is used.
-        spec: size and classes of the images.
+    ``forward`` gives kl = sum over blocks of 1/2 int |u|^2, plus the head's KL.
     """
 
-    mean: Tensor
-    std: Tensor
-
     def __init__(self, config: Config, spec: ImageSpec) -> None:
-        super().__init__()
-        self.config, self.spec = config, spec
+        super().__init__(config, spec)
         shapes = block_shapes(config, spec)
         cuts = cuts_of(config)
         try:
@@ -111,14 +105,11 @@ class Classifier(nn.Module):
             )
         except ValueError as error:  # a share of less than one weight, say
             raise BadInput(str(error)) from None
-        first = [sum(config.scales[:k]) for k in range(1, len(config.scales))]
-        self.squeezed_before = frozenset(first)
+        self.squeezed_before = first_of_scales(config)
         channels, height, width = shapes[-1]
         self.head: Head = HEADS[config.head](
             channels * height * width, len(spec.classes), generator_at(config.seed, "head")
         )
-        self.register_buffer("mean", torch.tensor(spec.mean)[:, None, None], persistent=False)
-        self.register_buffer("std", torch.tensor(spec.std)[:, None, None], persistent=False)
 
     @property
     def deep_blocks(self) -> list[DeepBlock]:
@@ -140,45 +131,24 @@ class Classifier(nn.Module):
 
     def logits(self, x: Tensor, weights: Weights) -> Tensor:
         """Images (N, C, H, W) in [0, 1] -> logits (S, N, classes)."""
-        h = self.prepare(x)
+        return self.carried(self.prepare(x), weights)
+
+    def prepare(self, x: Tensor) -> Tensor:
+        """h_0 = a(x): normalised, squeezed, padded with zero channels."""
+        return lifted(self.normalised(x), self.config)
+
+    def carried(self, h: Tensor, weights: Weights) -> Tensor:
+        """From h_0 to logits (S, N, classes)."""
         for b, (block, path) in enumerate(zip(self.deep_blocks, weights.paths, strict=True)):
             if b in self.squeezed_before:
                 h = space_to_depth(h)
             h = block(h, path)
         out = weights.head.logits(h.flatten(-3))
-        return out.expand(len(weights.path_kl), -1, -1)
+        return out.expand(len(weights.kl), -1, -1)
 
-    def prepare(self, x: Tensor) -> Tensor:
-        """h_0 = a(x): normalised, squeezed, padded with zero channels."""
-        self._check(x)
-        h = (x - self.mean) / self.std
-        for _ in range(self.config.squeeze_input):
-            h = space_to_depth(h)
-        return F.pad(h, (0, 0, 0, 0, 0, self.config.augment_channels))
-
-    def forward(self, x: Tensor, generator: torch.Generator | None = None) -> tuple[Tensor, Tensor]:
-        """(logits (N, classes), kl): one weight path; kl = sum over blocks of 1/2 int |u|^2, plus the head's KL."""
-        weights = self.draw(1, generator)
-        return self.logits(x, weights)[0], weights.path_kl[0] + self.head.kl()
-
-    @torch.no_grad()
-    def predict_proba(
-        self,
-        x: Tensor,
-        samples: int = 10,
-        generator: torch.Generator | None = None,
-        *,
-        return_samples: bool = False,
-        batch_size: int = 500,
-    ) -> Tensor:
-        """Class probabilities averaged over weight samples, (N, classes); those of each sample, (S, N, classes).
-
-        Probabilities are averaged, not logits or log-probabilities: only their average is a distribution that the
-        posterior predicts.
-        """
-        weights = self.draw(samples, generator)
-        probs = torch.cat([self.logits(part, weights).softmax(-1) for part in torch.split(x, batch_size)], dim=1)
-        return probs if return_samples else probs.mean(0)
+    def head_kl(self) -> Tensor:
+        """KL of the last layer."""
+        return self.head.kl()
 
     def census(self) -> dict[str, int]:
         """How many numbers are trained: w0 and theta (and w_t2), and those outside the weight process."""
@@ -190,15 +160,17 @@ class Classifier(nn.Module):
             "head": sum(q.numel() for q in self.head.parameters()),
         }
 
-    def _check(self, x: Tensor) -> None:
-        s = self.spec
-        if x.ndim != 4 or x.shape[1:] != (s.channels, s.height, s.width):
-            raise BadInput(f"expected images of shape (N, {s.channels}, {s.height}, {s.width}), got {tuple(x.shape)}")
-        if not x.is_floating_point() or len(x) == 0:
-            raise BadInput(f"expected one or more images as floating-point numbers, got {len(x)} of {x.dtype}")
-        low, high = torch.aminmax(x)
-        if not (low >= 0 and high <= 1):
-            raise BadInput(f"expected images in [0, 1], got values from {float(low):g} to {float(high):g}")
+
+def lifted(h: Tensor, config: Config) -> Tensor:
+    """Squeezed as often as the config says, then padded with zero channels."""
+    for _ in range(config.squeeze_input):
+        h = space_to_depth(h)
+    return F.pad(h, (0, 0, 0, 0, 0, config.augment_channels))
+
+
+def first_of_scales(config: Config) -> frozenset[int]:
+    """The blocks before which h is squeezed: the first of each scale but the first."""
+    return frozenset(sum(config.scales[:k]) for k in range(1, len(config.scales)))
 
 
 def block_shapes(config: Config, spec: ImageSpec) -> list[tuple[int, int, int]]:

@@ -1,9 +1,9 @@
 """The objective, eq. (12), a mean over training images:
 
-    loss = mean NLL + kappa / n_train * int |u|^2 + KL_head / n_train,     int |u|^2 = 2 * (1/2 int |u|^2) = 2 path_kl
+    loss = mean NLL + kappa / n_train * int |u|^2 + KL_head / n_train,     int |u|^2 = 2 * (1/2 int |u|^2) = 2 KL
 
 n_train * loss is the negative ELBO exactly at kappa = 1/2. At any other kappa the KL is weighted by the temperature
-2 kappa.
+2 kappa; so is the KL of a mean-field baseline.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ class Loss(NamedTuple):
 
     loss: Tensor
     nll: Tensor
-    path_kl: Tensor
+    kl: Tensor
     head_kl: Tensor
 
 
-def objective(logits: Tensor, labels: Tensor, path_kl: Tensor, head_kl: Tensor, kappa: float, n_train: int) -> Loss:
+def objective(logits: Tensor, labels: Tensor, kl: Tensor, head_kl: Tensor, kappa: float, n_train: int) -> Loss:
     """Loss of a batch.
 
     Args:
         logits: (S, N, C).
         labels: (N,).
-        path_kl: 1/2 int |u|^2 of each sample, (S,).
+        kl: 1/2 int |u|^2 of each sample, or another KL of all weights, (S,).
         head_kl: KL of the head.
         kappa: weight of int |u|^2.
         n_train: number of training images.
@@ -37,8 +37,8 @@ def objective(logits: Tensor, labels: Tensor, path_kl: Tensor, head_kl: Tensor, 
     Example: at kappa = 1/2 a KL of 3 over 100 images adds 3 / 100.
     """
     nll = F.cross_entropy(logits.flatten(0, 1), labels.repeat(len(logits)))
-    kl = path_kl.mean()
-    return Loss(nll + (2 * kappa * kl + head_kl) / n_train, nll, kl, head_kl)
+    mean_kl = kl.mean()
+    return Loss(nll + (2 * kappa * mean_kl + head_kl) / n_train, nll, mean_kl, head_kl)
 
 
 def kappa_at(epoch: float, kappa: float, warmup: float) -> float:

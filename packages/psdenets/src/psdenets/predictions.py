@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from psdenets.data import Images
-    from psdenets.models import Classifier
+    from psdenets.interface import ImageClassifier
 
 
 class Predictions(NamedTuple):
@@ -40,7 +40,7 @@ class Predictions(NamedTuple):
 
 @torch.no_grad()
 def predict(
-    model: Classifier,
+    model: ImageClassifier,
     images: Images,
     samples: int,
     generator: torch.Generator,
@@ -57,5 +57,5 @@ def predict(
         logits = model.logits(to_unit(pixels.to(model.mean.device)), weights)
         parts.append(logits.double().softmax(-1).cpu())
         after_batch()
-    kl = float(weights.path_kl.mean() + model.head.kl())
+    kl = float(weights.kl.mean() + model.head_kl())
     return Predictions(torch.cat(parts, dim=1).numpy(), images.labels.numpy(), kl)

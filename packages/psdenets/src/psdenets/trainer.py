@@ -97,14 +97,14 @@ class Trainer:
         try:
             weights = self.model.draw(config.samples, generator(config.seed, "noise", at.step))
             logits = self.model.logits(x, weights)
-            loss = objective(logits, labels, weights.path_kl, self.model.head.kl(), kappa, len(self.splits.train))
+            loss = objective(logits, labels, weights.kl, self.model.head_kl(), kappa, len(self.splits.train))
             self._descend(loss.loss)
         except (NonFiniteState, RuntimeError) as error:
             if isinstance(error, NonFiniteState) or "non-finite" in str(error):
                 raise Diverged(f"epoch {at.epoch + 1}, batch {at.batch + 1}: {error}") from None
             raise
         self._average()
-        report = self._note(loss.loss, loss.nll, loss.path_kl + loss.head_kl, logits, labels)
+        report = self._note(loss.loss, loss.nll, loss.kl + loss.head_kl, logits, labels)
         at.batch += 1
         at.step += 1
         at.seconds += time.perf_counter() - started
