@@ -68,6 +68,78 @@ def small_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
+# What every system of Table 1 needs for a run of seconds.
+BRIEF = ["--limit-train", "96", "--limit-test", "40", "--threads", "1"]
+BRIEF_DESCENT = [*BRIEF, "--width", "4", "--batch-size", "16", "--epochs", "2"]
+
+
+HMC = ["--model", "hmc", "--chains", "2", "--warmup", "10", "--draws", "8", "--leapfrog", "5", "--test-samples", "4"]
+OWN_FLAGS = {
+    "ensemble": ["--members", "2"],
+    "mfvi": ["--test-samples", "3"],
+    "mfvi-resnet32": ["--test-samples", "3", "--noise", "weights"],
+    "mfvi-odenet": ["--test-samples", "3", "--steps", "3"],
+    "mfvi-hyperodenet": ["--test-samples", "3", "--steps", "3", "--drift", "1-4-1"],
+    "vbll": ["--test-samples", "3"],
+    "resnet32-laplace": ["--test-samples", "3"],
+    "sde-bnn": ["--test-samples", "3", "--steps", "3", "--drift", "1-4-1"],
+    "odenet": ["--hidden-method", "dopri5", "--rtol", "1e-2"],
+}
+
+
+def needs(model: str) -> None:
+    """Skip where an extra is not installed."""
+    if model == "hmc":
+        pytest.importorskip("pyro")
+    if model == "resnet32-laplace":
+        from psdenets.data.torchvision_import import import_torchvision
+
+        import_torchvision()
+        pytest.importorskip("laplace")
+
+
+@pytest.fixture(scope="session")
+def run_of(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
+    """A finished run of any system, trained once."""
+    from psdenets.train import main
+
+    made: dict[str, Path] = {}
+
+    def run(model: str) -> Path:
+        if model not in made:
+            needs(model)
+            path = tmp_path_factory.mktemp("runs") / model
+            own = HMC if model == "hmc" else ["--model", model, *OWN_FLAGS.get(model, [])]
+            size = [*BRIEF, "--width", "4"] if model == "hmc" else BRIEF_DESCENT
+            assert main([*own, *size, "--out", str(path)]) == 0
+            made[model] = path
+        return made[model]
+
+    return run
+
+
+@pytest.fixture(scope="session")
+def small_resnet(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A finished ResNet on the digits."""
+    from psdenets.train import main
+
+    path = tmp_path_factory.mktemp("runs") / "resnet"
+    assert main(["--model", "resnet32", "--out", str(path), *BRIEF_DESCENT]) == 0
+    return path
+
+
+@pytest.fixture
+def brief() -> list[str]:
+    """Flags of a run of seconds for any system."""
+    return list(BRIEF)
+
+
+@pytest.fixture
+def brief_descent() -> list[str]:
+    """Flags of a run of seconds for a system trained by Adam."""
+    return list(BRIEF_DESCENT)
+
+
 @pytest.fixture
 def small() -> list[str]:
     """Flags of a run that takes seconds."""

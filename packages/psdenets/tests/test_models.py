@@ -201,13 +201,6 @@ def test_a_residual_network_is_the_euler_flow_bit_for_bit(steps):
     assert torch.equal(block(h, path), expected)
 
 
-def test_odenet_keeps_its_weights_over_depth():
-    model = trained_a_little(build("digits-cpu-odenet"))
-    path = model.draw(1).paths[0]
-    assert torch.equal(path.w[0], path.w[0, :1].expand_as(path.w[0]))
-    assert model.census()["theta"] == 0
-
-
 def test_gain_scales_the_initial_weights():
     plain, scaled = (build(Config(**SMALL, gain=gain)).deep_blocks[0].process.w0 for gain in (1.0, 3.0))
     torch.testing.assert_close(scaled, 3 * plain, rtol=0, atol=0)

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from psdenets.building import build, load
     from psdenets.config import Config
     from psdenets.errors import BadInput
+    from psdenets.interface import ImageClassifier
     from psdenets.models import Classifier
     from psdenets.presets import PRESETS, preset
     from psdenets.spec import ImageSpec
@@ -25,13 +26,14 @@ _HOMES = {
     "BadInput": "errors",
     "Classifier": "models",
     "Config": "config",
+    "ImageClassifier": "interface",
     "ImageSpec": "spec",
     "PRESETS": "presets",
     "build": "building",
     "load": "building",
     "preset": "presets",
 }
-__all__ = ["PRESETS", "BadInput", "Classifier", "Config", "ImageSpec", "build", "load", "preset"]
+__all__ = ["PRESETS", "BadInput", "Classifier", "Config", "ImageClassifier", "ImageSpec", "build", "load", "preset"]
 __version__ = "0.1.0"
 
 

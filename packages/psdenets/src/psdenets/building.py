@@ -7,15 +7,26 @@ from pathlib import Path
 
 import torch
 from safetensors.torch import load_file
+from torch import nn
 
+from psdenets.baselines.convnet import ConvNet
+from psdenets.baselines.ensemble import Ensemble, member_config
+from psdenets.baselines.hmc import HMC
+from psdenets.baselines.laplace import LastLayerLaplace
+from psdenets.baselines.meanfield import MeanField, is_of_the_head, is_weight_or_bias_of_a_layer
+from psdenets.baselines.odenet import HyperODENet, ODENet
+from psdenets.baselines.point import PointEstimate
+from psdenets.baselines.resnet import ResNet
 from psdenets.config import Config
 from psdenets.errors import BadInput
+from psdenets.interface import ImageClassifier
 from psdenets.models import Classifier
 from psdenets.presets import preset
+from psdenets.seeds import seeded
 from psdenets.spec import SPECS, ImageSpec
 
 
-def build(what: str | Config, spec: ImageSpec | None = None) -> Classifier:
+def build(what: str | Config, spec: ImageSpec | None = None) -> ImageClassifier:
     """A fresh classifier from a preset's name or a config; ``spec`` where the data set does not fix the images.
 
     Example:
@@ -29,16 +40,60 @@ def build(what: str | Config, spec: ImageSpec | None = None) -> Classifier:
         if config.dataset not in SPECS:
             raise BadInput(f"expected a spec for --dataset {config.dataset}, whose images and classes vary, got none")
         spec = SPECS[config.dataset]
-    return Classifier(config, spec)
+    return classifier_of(config, spec)
 
 
-def load(run_dir: str | Path, device: str | torch.device = "cpu") -> Classifier:
+def classifier_of(config: Config, spec: ImageSpec) -> ImageClassifier:
+    """The system that ``config.model`` names, as it is after training."""
+    if config.model == "ensemble":
+        members = [classifier_of(member_config(config, k, ""), spec) for k in range(config.members)]
+        return Ensemble(config, spec, members)
+    if config.model == "resnet32-laplace":
+        return LastLayerLaplace(config, spec, resnet_of(config, spec))
+    if config.model == "hmc":
+        return HMC(config, spec)
+    return trainable_of(config, spec)
+
+
+def trainable_of(config: Config, spec: ImageSpec) -> ImageClassifier:
+    """What gradient descent trains: the network before its Laplace approximation, else the system itself."""
+    if config.model in ("psde", "sde-bnn"):
+        return Classifier(config, spec)
+    net = network_of(config, spec)
+    if config.model.startswith("mfvi"):
+        return MeanField(config, spec, net, is_weight_or_bias_of_a_layer(net))
+    if config.model == "vbll":
+        return MeanField(config, spec, net, is_of_the_head)
+    return PointEstimate(config, spec, net)
+
+
+def network_of(config: Config, spec: ImageSpec) -> nn.Module:
+    """The network of a baseline, with fresh weights: normalised images -> logits."""
+    if config.model in ("odenet", "mfvi-odenet"):
+        with seeded(config.seed, "network"):
+            return ODENet(config, spec)
+    if config.model == "mfvi-hyperodenet":
+        return HyperODENet(config, spec)
+    if config.model == "mfvi":
+        with seeded(config.seed, "network"):
+            shape = (spec.channels, spec.height, spec.width)
+            return ConvNet(shape, len(spec.classes), config.scales, config.width)
+    return resnet_of(config, spec)
+
+
+def resnet_of(config: Config, spec: ImageSpec) -> ResNet:
+    """ResNet32, or as many blocks as the config says."""
+    with seeded(config.seed, "network"):
+        return ResNet(spec.channels, len(spec.classes), config.scales, config.width, config.norm)
+
+
+def load(run_dir: str | Path, device: str | torch.device = "cpu") -> ImageClassifier:
     """The trained classifier of a run directory, ready to predict."""
     config, spec = read_config(run_dir)
     weights = Path(run_dir) / "model.safetensors"
     if not weights.is_file():
         raise BadInput(f"expected a finished run with model.safetensors in {run_dir}, got none; --resume finishes it")
-    model = Classifier(config, spec)
+    model = classifier_of(config, spec)
     model.load_state_dict(load_file(weights))
     return model.to(device).eval().requires_grad_(False)
 

@@ -4,21 +4,25 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
+import json
 import re
 import sys
 import typing
 from collections.abc import Callable, Sequence
 from difflib import get_close_matches
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from psdenets.config import BASELINES, Config, flag
+from psdenets.config import ADAPTIVE, Config, flag
 from psdenets.errors import BadInput
 from psdenets.presets import values_of
+from psdenets.systems import LOOKED_AT_BY, PROCESSES, looks_at, values_of_model
 
 if TYPE_CHECKING:
     from jsonargparse import ArgumentParser
 
 SWITCHES = ("download",)  # flags without a value
+_CHOOSE_DEFAULTS = ("model", "dataset", "member")
 
 # Flags that would do nothing with some cuts, and the cuts with which they do something.
 _ONLY_WITH = {
@@ -106,18 +110,47 @@ def _readable(message: str) -> str:
 
 
 def configure(given: dict[str, Any], argv: Sequence[str]) -> Config:
-    """Defaults, then the preset, then the config file and the flags."""
+    """Defaults, then the model's own, then the preset, then the config file and the flags."""
     preset = given.get("preset")
-    values = {**(values_of(preset) if preset else {}), **given}
+    told = {**(values_of(preset) if preset else {}), **given}
     typed = {a.partition("=")[0][2:].replace("-", "_") for a in argv if a.startswith("--")}
-    if values.get("model") in BASELINES:
-        if "cut" in typed:
-            raise BadInput(f"expected no --cut with the baseline --model {values['model']}, got --cut {values['cut']}")
-        values.setdefault("cut", "none")
-    config = Config(**values)
+    defaults = {name: told.get(name, Config.__dataclass_fields__[name].default) for name in _CHOOSE_DEFAULTS}
+    if "cut" in typed and defaults["model"] != "psde":
+        raise BadInput(f"expected no --cut with the baseline --model {defaults['model']}, got --cut {told['cut']}")
+    config = Config(**{**values_of_model(**defaults), **told})
+    _refuse_idle(config, typed)
+    return _with_budget(config)
+
+
+def _refuse_idle(config: Config, typed: set[str]) -> None:
+    """Flags that would do nothing beside the others are mistakes."""
+    for name in sorted(typed & LOOKED_AT_BY.keys()):
+        if not looks_at(name, config.model, config.member):
+            systems = " or ".join(LOOKED_AT_BY[name])
+            raise BadInput(f"expected {flag(name)} with --model {systems} only, got it with --model {config.model}")
     for name, cuts in _ONLY_WITH.items():
         if name in typed and config.cut not in cuts:
             raise BadInput(f"expected {flag(name)} with --cut {' or '.join(cuts)} only, got it with --cut {config.cut}")
     if "t1" in typed and typed & {"ratio", "order"}:
         raise BadInput("expected either --t1 and --t2 or --ratio and --order, got both")
-    return config
+    if typed & {"rtol", "atol"} and config.hidden_method not in ADAPTIVE:
+        raise BadInput(
+            f"expected --rtol and --atol with an adaptive scheme, got --hidden-method {config.hidden_method}"
+        )
+    if {"max_seconds", "max_seconds_of"} <= typed:
+        raise BadInput("expected either --max-seconds or --max-seconds-of, got both")
+    if typed & {"prior_std", "log_std"} and config.model in PROCESSES and config.head != "meanfield":
+        raise BadInput("expected --prior-std and --log-std with --head meanfield, got a deterministic head")
+
+
+def _with_budget(config: Config) -> Config:
+    """--max-seconds from the run that --max-seconds-of names."""
+    if config.max_seconds_of is None:
+        return config
+    try:
+        seconds = json.loads((Path(config.max_seconds_of) / "metrics.json").read_text())["seconds"]
+    except OSError:
+        raise BadInput(
+            f"expected a finished run with metrics.json in --max-seconds-of, got {config.max_seconds_of}"
+        ) from None
+    return config.replace(max_seconds=seconds)

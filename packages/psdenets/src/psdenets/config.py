@@ -13,12 +13,12 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from psdenets.errors import BadInput
+from psdenets.systems import BASELINES, RESNETS, ModelName, cut_of
 
 CutName = Literal["none", "full", "vertical", "horizontal", "both"]
 Order = Literal["ode-first", "sde-first"]
 AtT2 = Literal["continue", "fixed", "learned"]
 Scope = Literal["block", "network"]
-ModelName = Literal["psde", "odenet"]
 BlockName = Literal["strided", "3-1-3", "3-3"]
 Activation = Literal["softplus", "tanh", "elu", "swish", "rbf"]
 Head = Literal["deterministic", "meanfield"]
@@ -26,10 +26,15 @@ DatasetName = Literal["digits", "mnist", "fashion-mnist", "kmnist", "cifar10", "
 Augmentation = Literal["none", "jitter", "crop-flip"]
 Schedule = Literal["constant", "one-cycle", "cosine"]
 Gradient = Literal["backprop", "checkpoint", "adjoint"]
-HiddenMethod = Literal["euler", "midpoint", "rk4", "reversible_heun"]
+HiddenMethod = Literal["euler", "midpoint", "rk4", "reversible_heun", "bosh3", "dopri5", "dopri8"]
 Select = Literal["last", "best"]
+Norm = Literal["batch", "group", "none"]
+Noise = Literal["local", "weights"]
+Member = Literal["resnet32", "odenet"]
+Hessian = Literal["full", "kron", "diag"]
+Predictive = Literal["sampled", "probit"]
 
-BASELINES = ("odenet",)
+ADAPTIVE = ("bosh3", "dopri5", "dopri8")
 
 
 def _flag(default: Any, text: str) -> Any:
@@ -56,7 +61,7 @@ class Config:
     at_t2: AtT2 = _flag("continue", "what the noisy weights become at t2")
     scope: Scope = _flag("block", "take the vertical cut in every block, or once over the whole network's depth")
     # the network
-    model: ModelName = _flag("psde", "weights that follow an SDE or ODE, or the same weights at every depth")
+    model: ModelName = _flag("psde", "the PSDE-BNN, or another system of the paper's Table 1")
     block: BlockName = _flag("strided", "hidden drift f_h")
     blocks: str = _flag("1", 'blocks of each scale, e.g. "2-2-2"; space-to-depth lies between scales')
     width: int = _flag(32, "channels inside f_h")
@@ -73,8 +78,24 @@ class Config:
     sde_steps: int | None = _flag(
         None, "steps of the stochastic depth (default: in proportion to it, two at least where --steps allows)"
     )
-    hidden_method: HiddenMethod = _flag("euler", "scheme of the hidden state")
+    hidden_method: HiddenMethod = _flag("euler", "scheme of the hidden state; bosh3, dopri5, dopri8 choose their steps")
+    rtol: float = _flag(1e-3, "relative tolerance of an adaptive scheme")
+    atol: float = _flag(1e-3, "absolute tolerance of an adaptive scheme")
     gradient: Gradient = _flag("backprop", "what is kept for the backward pass")
+    # other systems
+    norm: Norm = _flag("batch", "normalisation layers of a ResNet")
+    prior_std: float = _flag(0.1, "prior N(0, std^2) of mean-field and HMC weights")
+    log_std: float = _flag(-4.0, "log standard deviation with which mean-field weights begin")
+    noise: Noise = _flag("local", "noise of mean-field linear layers in training: for each image, or of the weights")
+    member: Member = _flag("resnet32", "what an ensemble consists of")
+    members: int = _flag(3, "how many members an ensemble has")
+    hessian: Hessian = _flag("full", "structure of the last layer's Laplace approximation")
+    predictive: Predictive = _flag("sampled", "Laplace: average over samples, or the probit approximation")
+    laplace_of: str | None = _flag(None, "take the network of this finished resnet32 run instead of training one")
+    chains: int = _flag(4, "chains of HMC")
+    warmup: int = _flag(200, "transitions of each chain that adapt step size and mass, and are dropped")
+    draws: int = _flag(200, "transitions of each chain that are kept")
+    leapfrog: int = _flag(50, "leapfrog steps a transition")
     # the data
     dataset: DatasetName = _flag("digits", "what to classify")
     data_root: str | None = _flag(None, "where data sets lie (default: $PSDENETS_DATA, then ./data)")
@@ -106,6 +127,7 @@ class Config:
     device: str = _flag("auto", "cpu, cuda, cuda:1, mps; auto takes an accelerator where there is one")
     threads: int | None = _flag(None, "CPU threads (default: one for small images, else torch's choice)")
     max_seconds: float | None = _flag(None, "stop training after so long, whatever --epochs says")
+    max_seconds_of: str | None = _flag(None, "stop training after as long as this finished run took")
     checkpoint_seconds: float = _flag(30.0, "time between checkpoints inside an epoch; 0 writes one every step")
 
     def __post_init__(self) -> None:
@@ -113,6 +135,7 @@ class Config:
             _check_number(item.name, getattr(self, item.name))
         _check_cut(self)
         _check_network(self)
+        _check_systems(self)
         _check_training(self)
 
     @property
@@ -184,7 +207,7 @@ def _check_cut(c: Config) -> None:
         raise BadInput(f"expected 0 <= t1 < t2 <= 1, got t1={t1}, t2={t2}")
     if c.at_t2 != "continue" and (not vertical or t2 == 1):
         raise BadInput(f"expected --at-t2 {c.at_t2} with depth left after t2 < 1, got --cut {c.cut} with t2={t2:g}")
-    if c.model in BASELINES and c.cut != "none":
+    if c.model in BASELINES and c.cut != cut_of(c.model):
         raise BadInput(f"expected no --cut with the baseline --model {c.model}, got {c.cut}")
     if c.scope == "network" and not vertical:
         raise BadInput(f"expected --scope network with --cut vertical or both only, got it with --cut {c.cut}")
@@ -211,6 +234,21 @@ def _check_network(c: Config) -> None:
         _require(1 <= c.sde_steps <= most, f"from 1 to {most}, one step left for every phase", "sde_steps", c.sde_steps)
 
 
+def _check_systems(c: Config) -> None:
+    for name in ("members", "chains", "warmup", "draws", "leapfrog"):
+        _require(getattr(c, name) >= 1, "at least 1", name, getattr(c, name))
+    for name in ("prior_std", "rtol", "atol"):
+        _require(getattr(c, name) > 0, "above 0", name, getattr(c, name))
+    constant = c.model in ("odenet", "mfvi-odenet") or (c.model == "ensemble" and c.member == "odenet")
+    if c.hidden_method in ADAPTIVE and not constant:
+        raise BadInput(
+            f"expected --hidden-method {c.hidden_method} with weights that do not change in depth "
+            f"(--model odenet or mfvi-odenet), got --model {c.model}"
+        )
+    if c.hidden_method == "reversible_heun" and constant:
+        raise BadInput(f"expected a --hidden-method of torchdiffeq with --model {c.model}, got reversible_heun")
+
+
 def _check_training(c: Config) -> None:
     for name in ("epochs", "batch_size", "samples", "test_samples", "epoch_samples"):
         _require(getattr(c, name) >= 1, "at least 1", name, getattr(c, name))
@@ -226,3 +264,9 @@ def _check_training(c: Config) -> None:
     _require(c.lr > 0, "above 0", "lr", c.lr)
     _require(0 <= c.ema < 1, "in [0, 1)", "ema", c.ema)
     _require(0 < c.val_share < 1, "in (0, 1)", "val_share", c.val_share)
+    if (
+        c.batch_size < 2
+        and c.norm == "batch"
+        and (c.model in RESNETS or (c.model, c.member) == ("ensemble", "resnet32"))
+    ):
+        raise BadInput(f"expected --batch-size of 2 or more with --norm batch, got {c.batch_size}")

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     import numpy as np
 
     from psdenets.data import Images
-    from psdenets.models import Classifier
+    from psdenets.interface import ImageClassifier
     from psdenets.rundir import RunDir
 
 
@@ -109,7 +109,7 @@ def _without_nan(value: Any) -> Any:
 
 
 def _corruptions(
-    model: Classifier, test: Images, samples: int, seed: int, frost: str | None, out: RunDir
+    model: ImageClassifier, test: Images, samples: int, seed: int, frost: str | None, out: RunDir
 ) -> tuple[dict[str, Any], str]:
     """Accuracy, ECE and entropy at each severity; the same weight samples for every picture."""
     import numpy as np

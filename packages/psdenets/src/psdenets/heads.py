@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable
-from typing import NamedTuple, final
+from typing import TYPE_CHECKING, NamedTuple, final
 
 import torch
 from torch import Tensor, nn
+
+from psdenets.gaussian import gaussian_kl
+
+if TYPE_CHECKING:
+    from psdenets.config import Config
 
 
 class HeadWeights(NamedTuple):
@@ -54,18 +58,18 @@ class DeterministicHead(Head):
 class MeanFieldHead(Head):
     """W and b are independent N(mean, std^2) under a N(0, prior_std^2) prior.
 
-    KL of each = log(prior_std / std) + (std^2 + mean^2) / (2 prior_std^2) - 1/2.  prior_std 0.1 and initial std
-    e^-4 are those of the published code.
+    prior_std 0.1 and initial std e^-4, the defaults of the flags, are those of the published code.
     """
 
-    prior_std = 0.1
-
-    def __init__(self, d: int, classes: int, generator: torch.Generator) -> None:
+    def __init__(
+        self, d: int, classes: int, generator: torch.Generator, prior_std: float = 0.1, log_std: float = -4.0
+    ) -> None:
         super().__init__()
+        self.prior_std = prior_std
         self.weight = nn.Parameter((torch.rand((classes, d), generator=generator) * 2 - 1) / math.sqrt(d))
         self.bias = nn.Parameter(torch.zeros(classes))
-        self.weight_log_std = nn.Parameter(torch.full((classes, d), -4.0))
-        self.bias_log_std = nn.Parameter(torch.full((classes,), -4.0))
+        self.weight_log_std = nn.Parameter(torch.full((classes, d), log_std))
+        self.bias_log_std = nn.Parameter(torch.full((classes,), log_std))
 
     def draw(self, samples: int, generator: torch.Generator | None) -> HeadWeights:
         # one sample after the other, so that sample i depends on the generator and i alone
@@ -75,7 +79,7 @@ class MeanFieldHead(Head):
         return HeadWeights(weight, bias)
 
     def kl(self) -> Tensor:
-        return _gaussian_kl(self.weight, self.weight_log_std, self.prior_std) + _gaussian_kl(
+        return gaussian_kl(self.weight, self.weight_log_std, self.prior_std) + gaussian_kl(
             self.bias, self.bias_log_std, self.prior_std
         )
 
@@ -84,12 +88,8 @@ def _normal(like: Tensor, generator: torch.Generator | None) -> Tensor:
     return torch.randn(like.shape, generator=generator, dtype=like.dtype, device=like.device)
 
 
-def _gaussian_kl(mean: Tensor, log_std: Tensor, prior_std: float) -> Tensor:
-    ratio = ((2 * log_std).exp() + mean.square()) / (2 * prior_std**2)
-    return (math.log(prior_std) - log_std + ratio - 0.5).sum()
-
-
-HEADS: dict[str, Callable[[int, int, torch.Generator], Head]] = {
-    "deterministic": DeterministicHead,
-    "meanfield": MeanFieldHead,
-}
+def head_of(config: Config, d: int, classes: int, generator: torch.Generator) -> Head:
+    """The last layer that the config names."""
+    if config.head == "meanfield":
+        return MeanFieldHead(d, classes, generator, config.prior_std, config.log_std)
+    return DeterministicHead(d, classes, generator)

@@ -14,11 +14,11 @@ from torch.nn import functional as F
 from psdenets.blocks import hidden_drift
 from psdenets.cuts import cuts_of, grid_of
 from psdenets.errors import BadInput
-from psdenets.heads import HEADS, Head, HeadWeights
+from psdenets.heads import HeadWeights, head_of
 from psdenets.interface import ImageClassifier
 from psdenets.seeds import generator as generator_at
 from psdenets.squeeze import space_to_depth
-from sdeweights import Brownian, OrnsteinUhlenbeck, PriorPlus, WeightPath, WeightProcess, bottleneck, flatten, flow
+from sdeweights import OrnsteinUhlenbeck, PriorPlus, WeightPath, WeightProcess, bottleneck, flatten, flow
 
 if TYPE_CHECKING:
     from psdenets.config import Config
@@ -70,16 +70,10 @@ class DeepBlock(nn.Module):
 
 
 def _process(config: Config, w0: Tensor, cut: Cut, generator: torch.Generator) -> WeightProcess:
-    """f_q = f_p + net with the net's last layer zero; the baseline odenet keeps w_t = w0."""
-    if config.model == "odenet":
-        return WeightProcess(w0, _standing_still, Brownian(), cut)
+    """f_q = f_p + net with the net's last layer zero."""
     prior = OrnsteinUhlenbeck(theta=config.theta, sigma=config.sigma)
     net = bottleneck(len(w0), cut, config.drift, config.drift_deterministic, generator=generator)
     return WeightProcess(w0, PriorPlus(prior, net), prior, cut)
-
-
-def _standing_still(t: Tensor, w: Tensor) -> Tensor:  # noqa: ARG001 - at every time
-    return torch.zeros_like(w)
 
 
 def _laid_out(h: Tensor) -> Tensor:
@@ -107,9 +101,8 @@ class Classifier(ImageClassifier):
             raise BadInput(str(error)) from None
         self.squeezed_before = first_of_scales(config)
         channels, height, width = shapes[-1]
-        self.head: Head = HEADS[config.head](
-            channels * height * width, len(spec.classes), generator_at(config.seed, "head")
-        )
+        features = channels * height * width
+        self.head = head_of(config, features, len(spec.classes), generator_at(config.seed, "head"))
 
     @property
     def deep_blocks(self) -> list[DeepBlock]:

@@ -12,12 +12,13 @@ import numpy as np
 
 from bnneval import ece, mean_probs, predictive_entropy, reliability
 from bnneval import plots as bnn_plots
+from psdenets.models import Classifier
 from psdenets.seeds import generator
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from psdenets.models import Classifier
+    from psdenets.interface import ImageClassifier
     from psdenets.predictions import Predictions
     from psdenets.rundir import RunDir
 
@@ -26,8 +27,8 @@ _LINES = {"train": ":", "val": "--", "test": "-"}
 _PATHS, _WEIGHTS = 12, 3  # sample paths of each of so many weights
 
 
-def draw_plots(run: RunDir, predictions: Predictions, model: Classifier, history: list[dict[str, Any]]) -> None:
-    """All four, as PNG."""
+def draw_plots(run: RunDir, predictions: Predictions, model: ImageClassifier, history: list[dict[str, Any]]) -> None:
+    """As PNG: reliability and entropy, curves where there were epochs, weight paths where weights have a path."""
     mean = mean_probs(predictions.probs)
     folder = run.file("plots")
     figures = {
@@ -35,9 +36,11 @@ def draw_plots(run: RunDir, predictions: Predictions, model: Classifier, history
             reliability(mean, predictions.labels), ece(mean, predictions.labels)
         ),
         "entropy": bnn_plots.entropy_histograms({"test": predictive_entropy(mean)}, mean.shape[1]),
-        "curves": training_curves(history),
-        "weights": weight_paths(model),
     }
+    if history:
+        figures["curves"] = training_curves(history)
+    if isinstance(model, Classifier):
+        figures["weights"] = weight_paths(model)
     for name, figure in figures.items():
         save(figure, folder / f"{name}.png")
 

@@ -11,6 +11,7 @@ from typing import Any
 
 from psdenets.config import Config
 from psdenets.errors import BadInput
+from psdenets.systems import values_of_model
 
 Values = dict[str, Any]
 
@@ -140,4 +141,5 @@ def values_of(name: str) -> Values:
 
 def preset(name: str, **changes: Any) -> Config:
     """The configuration of a preset, with some values changed."""
-    return Config(**{**values_of(name), "preset": name, **changes})
+    told = {**values_of(name), "preset": name, **changes}
+    return Config(**{**values_of_model(told.get("model", "psde"), told.get("dataset", "digits"), "resnet32"), **told})

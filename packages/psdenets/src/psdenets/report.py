@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from psdenets.data import Images
     from psdenets.predictions import Predictions
 
+_ABOUT_CURVES = "Accuracy and calibration error after each epoch. The test curve is shown for study; it chose nothing."
+_ABOUT_PATHS = "Sample paths of a few weights. They spread only where the cut lets noise in."
 _SHOWN = 12  # most and least certain images, each
 
 _STYLE = """
@@ -65,19 +67,14 @@ def _page(run: RunDir, config: Config, metrics: dict[str, Any], predictions: Pre
 <h1>{escape(title)}</h1>
 <p class="soft">{_facts(metrics, predictions)}</p>
 {_cards(metrics)}
-<h2>Training</h2>
-<p class="soft">Accuracy and calibration error after each epoch.
-The test curve is shown for study; it chose nothing.</p>
-<div class="plots">{_plot(run, "curves", 840)}</div>
+{_section(run, "curves", "Training", _ABOUT_CURVES)}
 <h2>Are the probabilities right?</h2>
 <p class="soft">Left: of the images predicted with a given confidence, how many were right.
 Right: how uncertain predictions are, from 0 (certain) to {np.log(len(classes)):.2f} nats (no idea).</p>
 <div class="plots">{_plot(run, "reliability", 400)}{_plot(run, "entropy", 400)}</div>
 <h2>Least certain test images</h2>{_gallery(predictions, images, classes, certain=False)}
 <h2>Most certain test images</h2>{_gallery(predictions, images, classes, certain=True)}
-<h2>Weights over depth</h2>
-<p class="soft">Sample paths of a few weights. They spread only where the cut lets noise in.</p>
-<div class="plots">{_plot(run, "weights", 840)}</div>
+{_section(run, "weights", "Weights over depth", _ABOUT_PATHS)}
 <h2>Configuration</h2>
 <div class="columns">{_table(config.as_dict())}</div>
 <h2>Made with</h2><div class="columns">{_table(metrics["versions"])}</div>
@@ -105,9 +102,13 @@ def _facts(metrics: dict[str, Any], predictions: Predictions) -> str:
     numbers = sum(metrics["parameters"].values())
     samples, images, _ = predictions.probs.shape
     return (
-        f"{metrics['epochs']} epochs in {metrics['seconds']:.0f} s, {numbers:,} trained numbers, "
+        f"{_training(metrics)} in {metrics['seconds']:.0f} s, {numbers:,} trained numbers, "
         f"seed {metrics['seed']}; {images:,} test images, probabilities averaged over {samples} weight samples"
     )
+
+
+def _training(metrics: dict[str, Any]) -> str:
+    return f"{metrics['epochs']} epochs" if "epochs" in metrics else f"{metrics['transitions']:,} transitions"
 
 
 def _cards(metrics: dict[str, Any]) -> str:
@@ -120,6 +121,13 @@ def _cards(metrics: dict[str, Any]) -> str:
         ("KL", f"{metrics['kl']:.1f}"),
     ]
     return '<div class="cards">' + "".join(f'<div class="card">{n}<b>{v}</b></div>' for n, v in shown) + "</div>"
+
+
+def _section(run: RunDir, plot: str, title: str, about: str) -> str:
+    """A plot with its heading, where the run has it."""
+    if not run.file(f"plots/{plot}.png").exists():
+        return ""
+    return f'<h2>{title}</h2><p class="soft">{about}</p><div class="plots">{_plot(run, plot, 840)}</div>'
 
 
 def _plot(run: RunDir, name: str, width: int) -> str:

@@ -1,47 +1,52 @@
-"""The end of a run: predictions, metrics, plots, report, and the table on the screen. metrics.json is written last."""
+"""The end of a run: weights, predictions, metrics, plots, report, the table on the screen; metrics.json comes last."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
+from safetensors.torch import save_file
 
-from psdenets.models import Classifier
 from psdenets.plots import draw_plots
 from psdenets.predictions import Predictions, predict
 from psdenets.report import write_report
 from psdenets.rundir import RunDir, atomically, versions, write_json
 from psdenets.seeds import generator
-from psdenets.trainer import Trainer
+
+if TYPE_CHECKING:
+    from psdenets.config import Config
+    from psdenets.data import Images
+    from psdenets.interface import ImageClassifier
 
 
-def write_results(trainer: Trainer, run: RunDir) -> str:
+class Course(NamedTuple):
+    """How a model came to be: a record of each epoch, training time, and what else metrics.json should hold."""
+
+    history: list[dict[str, Any]]
+    seconds: float
+    facts: dict[str, Any]
+
+
+def write_results(run: RunDir, config: Config, model: ImageClassifier, test: Images, course: Course) -> str:
     """Write everything that a finished run holds; returns the summary to print."""
-    config, at = trainer.config, trainer.at
-    model = _chosen_model(trainer)
-    predictions = predict(model, trainer.splits.test, config.test_samples, generator(config.seed, "final"))
+    weights = {name: tensor.detach().cpu().contiguous() for name, tensor in model.state_dict().items()}
+    atomically(run.file("model.safetensors"), lambda path: save_file(weights, path))
+    predictions = predict(model, test, config.test_samples, generator(config.seed, "final"))
     metrics = {
         **predictions.metrics(),
-        "seconds": round(at.seconds, 3),
-        "epochs": at.epoch,
-        "steps": at.step,
-        "test_samples": config.test_samples,
-        "selected_epoch": at.best_epoch if config.select == "best" else at.epoch,
+        "seconds": round(course.seconds, 3),
+        **course.facts,
+        "test_samples": len(predictions.probs),
         "parameters": model.census(),
         "seed": config.seed,
         "versions": versions(),
     }
     save_predictions(run, "predictions.npz", predictions)
-    draw_plots(run, predictions, model, at.history)
-    write_report(run, config, metrics, predictions, trainer.splits.test)
+    draw_plots(run, predictions, model, course.history)
+    write_report(run, config, metrics, predictions, test)
     write_json(run.file("metrics.json"), metrics)
     return summary(metrics, run)
-
-
-def _chosen_model(trainer: Trainer) -> Classifier:
-    model = Classifier(trainer.config, trainer.splits.spec)
-    model.load_state_dict({name: tensor.cpu() for name, tensor in trainer.chosen().items()})
-    return model.to(trainer.device).eval().requires_grad_(False)
 
 
 def save_predictions(run: RunDir, name: str, predictions: Predictions) -> None:

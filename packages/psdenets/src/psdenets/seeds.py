@@ -6,6 +6,8 @@ Nothing random is carried from step to step, so that a run resumed at step k dra
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import torch
 
@@ -19,3 +21,11 @@ def seed_of(seed: int, stream: str, *counters: int) -> int:
 def generator(seed: int, stream: str, *counters: int, device: torch.device | str = "cpu") -> torch.Generator:
     """A fresh generator at that address, e.g. ``generator(0, "noise", step)``."""
     return torch.Generator(device).manual_seed(seed_of(seed, stream, *counters))
+
+
+@contextmanager
+def seeded(seed: int, stream: str, *counters: int) -> Iterator[None]:
+    """While inside, torch's global CPU numbers come from that address: layers of torch.nn take no generator."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed_of(seed, stream, *counters))
+        yield

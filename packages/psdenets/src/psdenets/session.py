@@ -12,21 +12,23 @@ from pathlib import Path
 from types import FrameType
 
 import torch
-from safetensors.torch import save_file
 
+from psdenets.building import trainable_of
 from psdenets.checkpoint import Checkpoints
 from psdenets.config import Config
 from psdenets.data import Splits, load_splits
 from psdenets.display import Display, display_on
 from psdenets.errors import BadInput
+from psdenets.interface import ImageClassifier
 from psdenets.models import block_shapes
-from psdenets.results import write_results
-from psdenets.rundir import RunDir, atomically, write_lines
+from psdenets.results import Course, write_results
+from psdenets.rundir import RunDir, write_lines
 from psdenets.spec import ImageSpec
+from psdenets.systems import FLOWS, MEAN_FIELD
 from psdenets.trainer import Diverged, Trainer
 
 _NUMBERS_WORTH_THREADS = 2**18
-_INTERRUPTED = 130  # what shells call a command ended by Ctrl-C
+INTERRUPTED = 130  # what shells call a command ended by Ctrl-C
 
 
 class Stopped(Exception):
@@ -35,12 +37,32 @@ class Stopped(Exception):
 
 def train(config: Config, run: RunDir) -> int:
     """Train until done, out of time, stopped or diverged; returns the exit status."""
+    if config.model == "ensemble":
+        from psdenets.baselines.ensemble_session import train_members
+
+        return train_members(config, run)
+    if config.model == "hmc":
+        from psdenets.baselines.hmc_session import sample
+
+        return sample(config, run)
+    if config.laplace_of is not None:
+        from psdenets.baselines.laplace_session import approximate
+
+        return approximate(config, run)
+    return descend(config, run, resume_command(run.path))
+
+
+def descend(config: Config, run: RunDir, resume_with: str) -> int:
+    """Train one network by Adam; ``resume_with`` is what a person types to go on."""
+    if config.model == "resnet32-laplace":
+        from psdenets.baselines.laplace import laplace_torch
+
+        laplace_torch()  # an hour of training before it turns out to be missing would be lost
     device = device_of(config.device)
     splits = load_splits(config)
     torch.set_num_threads(config.threads or threads_for(config, splits.spec))
     trainer = Trainer(config, splits, device)
-    if not run.holds_run:
-        run.begin(config, splits.spec, {name: len(getattr(splits, name)) for name in ("train", "val", "test")})
+    begin(run, config, splits)
     checkpoints = Checkpoints(run.file("checkpoints"))
     snapshot = checkpoints.load()
     if snapshot is not None:
@@ -51,8 +73,8 @@ def train(config: Config, run: RunDir) -> int:
             _fit(trainer, run, checkpoints, display, asked)
         except Stopped:
             checkpoints.save(trainer.at.place, trainer.snapshot())
-            display.say(f"stopped and saved; go on with: {resume_command(run.path)}")
-            return _INTERRUPTED
+            display.say(f"stopped and saved; go on with: {resume_with}")
+            return INTERRUPTED
         except Diverged as error:
             display.say(f"training diverged at {error}; try a smaller --lr, --sigma or --clip")
             return 1
@@ -95,21 +117,49 @@ def _out_of_time(trainer: Trainer) -> bool:
     return limit is not None and trainer.at.seconds >= limit
 
 
+def begin(run: RunDir, config: Config, splits: Splits) -> None:
+    """Write what the run was told, where it was not begun before."""
+    if not run.holds_run:
+        run.begin(config, splits.spec, {name: len(getattr(splits, name)) for name in ("train", "val", "test")})
+
+
 def _finish(trainer: Trainer, run: RunDir) -> int:
-    weights = {name: tensor.detach().cpu().contiguous() for name, tensor in trainer.chosen().items()}
-    atomically(run.file("model.safetensors"), lambda path: save_file(weights, path))
-    sys.stdout.write(write_results(trainer, run))
+    config, at = trainer.config, trainer.at
+    started = time.perf_counter()
+    model = _finished(trainer)
+    facts = {
+        "epochs": at.epoch,
+        "steps": at.step,
+        "selected_epoch": at.best_epoch if config.select == "best" else at.epoch,
+    }
+    course = Course(at.history, at.seconds + time.perf_counter() - started, facts)
+    sys.stdout.write(write_results(run, config, model, trainer.splits.test, course))
     return 0
+
+
+def _finished(trainer: Trainer) -> ImageClassifier:
+    """The system with the weights to keep, after what follows training: the Laplace approximation, where asked for."""
+    config, splits = trainer.config, trainer.splits
+    model = trainable_of(config, splits.spec)
+    model.load_state_dict({name: tensor.cpu() for name, tensor in trainer.chosen().items()})
+    model = model.to(trainer.device).eval().requires_grad_(False)
+    if config.model == "resnet32-laplace":
+        from psdenets.baselines.laplace import fitted, resnet_in
+
+        return fitted(config, splits.spec, resnet_in(model), splits.train).to(trainer.device)
+    return model
 
 
 def _opening(config: Config, splits: Splits, trainer: Trainer, run: RunDir) -> str:
     numbers = sum(trainer.model.census().values())
-    noise = "no noise" if config.cut == "none" else f"kappa {config.kl_weight:g} (temperature {2 * config.kl_weight:g})"
+    noisy = config.cut != "none" or config.model in MEAN_FIELD
+    noise = f"kappa {config.kl_weight:g} (temperature {2 * config.kl_weight:g})" if noisy else "no noise"
+    name = f"psde with cut {config.cut}" if config.model == "psde" else config.model
     begun = f", from epoch {trainer.at.epoch + 1} batch {trainer.at.batch + 1}" if trainer.at.step else ""
     sizes = f"{len(splits.train)} training, {len(splits.val)} validation, {len(splits.test)} test images"
     return (
         f"{config.dataset}: {sizes} of {splits.spec.size}\n"
-        f"{config.model} with cut {config.cut}, {numbers:,} trained numbers, {noise}; run directory {run.path}{begun}"
+        f"{name}, {numbers:,} trained numbers, {noise}; run directory {run.path}{begun}"
     )
 
 
@@ -123,9 +173,14 @@ def threads_for(config: Config, spec: ImageSpec) -> int:
 
     A step on the digits took 94 ms on one thread and 531 ms on two, on two cores that other programs used as well.
     """
-    largest = max(height * width for _, height, width in block_shapes(config, spec))
+    flows = config.model in FLOWS
+    largest = max(height * width for _, height, width in (block_shapes(config, spec) if flows else [_shape(spec)]))
     small = config.batch_size * config.width * largest < _NUMBERS_WORTH_THREADS
     return 1 if small else torch.get_num_threads()
+
+
+def _shape(spec: ImageSpec) -> tuple[int, int, int]:
+    return (spec.channels, spec.height, spec.width)
 
 
 def device_of(name: str) -> torch.device:

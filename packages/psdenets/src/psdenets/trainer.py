@@ -18,12 +18,13 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from psdenets.building import trainable_of
 from psdenets.checkpoint import Snapshot
 from psdenets.config import Config
 from psdenets.data import Images, Splits
 from psdenets.data.augment import augmented
 from psdenets.data.images import to_unit
-from psdenets.models import Classifier
+from psdenets.interface import ImageClassifier
 from psdenets.objective import kappa_at, objective
 from psdenets.predictions import Predictions, predict
 from psdenets.schedules import rate
@@ -72,7 +73,7 @@ class Trainer:
 
     def __init__(self, config: Config, splits: Splits, device: torch.device) -> None:
         self.config, self.splits, self.device = config, splits, device
-        self.model = Classifier(config, splits.spec).to(device)
+        self.model = trainable_of(config, splits.spec).to(device)
         self.averaged = copy.deepcopy(self.model).requires_grad_(False) if config.ema else None
         self.best: dict[str, Tensor] = {}
         self.optimizer = torch.optim.Adam(self.model.parameters(), lr=config.lr)
@@ -82,7 +83,7 @@ class Trainer:
         self._start_epoch()
 
     @property
-    def evaluated(self) -> Classifier:
+    def evaluated(self) -> ImageClassifier:
         """The model that is evaluated: the averaged one where there is one."""
         return self.model if self.averaged is None else self.averaged
 
@@ -142,8 +143,12 @@ class Trainer:
     def predict(
         self, images: Images, samples: int, g: torch.Generator, after_batch: Callable[[], None] = lambda: None
     ) -> Predictions:
-        """Predictions of the evaluated model."""
-        return predict(self.evaluated, images, samples, g, after_batch=after_batch)
+        """Predictions of the evaluated model, with the running averages of its normalisation layers."""
+        self.evaluated.eval()
+        try:
+            return predict(self.evaluated, images, samples, g, after_batch=after_batch)
+        finally:
+            self.evaluated.train()
 
     def chosen(self) -> dict[str, Tensor]:
         """The weights to keep: the last, or those of the best validation accuracy."""
@@ -208,6 +213,8 @@ class Trainer:
         decay = min(self.config.ema, (1 + k) / (10 + k))
         for mean, p in zip(self.averaged.parameters(), self.model.parameters(), strict=True):
             mean.lerp_(p, 1 - decay)
+        for kept, now in zip(self.averaged.buffers(), self.model.buffers(), strict=True):
+            kept.copy_(now)
 
     def _start_epoch(self) -> None:
         self._order = torch.randperm(

@@ -1,0 +1,56 @@
+"""A plain convolutional network, the second backbone of mean-field inference (the paper does not name its own):
+
+scales of  [conv 3x3, relu] ... pool 2x2  ->  W h + b,     channels doubling from scale to scale
+"""
+
+from __future__ import annotations
+
+from typing import final
+
+import torch
+from torch import Tensor, nn
+
+from psdenets.errors import BadInput
+
+
+@final
+class ConvNet(nn.Module):
+    """Normalised images (N, C, H, W) -> logits (N, classes).
+
+    Args:
+        shape: (C, H, W) of the images.
+        classes: how many.
+        convolutions: of each scale.
+        width: channels of the first scale.
+    """
+
+    def __init__(self, shape: tuple[int, int, int], classes: int, convolutions: tuple[int, ...], width: int) -> None:
+        super().__init__()
+        channels, height, columns = shape
+        layers: list[nn.Module] = []
+        for scale, count in enumerate(convolutions):
+            for _ in range(count):
+                layers += [_conv(channels, width * 2**scale), nn.ReLU()]
+                channels = width * 2**scale
+            layers.append(nn.MaxPool2d(2))
+            height, columns = height // 2, columns // 2
+        if height == 0 or columns == 0:
+            raise BadInput(f"expected images that {len(convolutions)} scales can halve, got {shape[1]} x {shape[2]}")
+        self.body = nn.Sequential(*layers)
+        self.head = nn.Linear(channels * height * columns, classes)
+
+    def features(self, x: Tensor) -> Tensor:
+        """What the last layer sees."""
+        out: Tensor = self.body(x.contiguous(memory_format=torch.channels_last))
+        return out.flatten(1)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Logits."""
+        out: Tensor = self.head(self.features(x))
+        return out
+
+
+def _conv(c_in: int, c_out: int) -> nn.Conv2d:
+    conv = nn.Conv2d(c_in, c_out, 3, padding=1)
+    nn.init.kaiming_normal_(conv.weight, nonlinearity="relu")
+    return conv

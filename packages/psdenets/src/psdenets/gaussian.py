@@ -1,0 +1,19 @@
+"""KL(N(m, s^2) || N(0, p^2)) = log(p / s) + (s^2 + m^2) / (2 p^2) - 1/2, summed over independent coordinates."""
+
+from __future__ import annotations
+
+import math
+
+from torch import Tensor
+
+
+def gaussian_kl(mean: Tensor, log_std: Tensor, prior_std: float) -> Tensor:
+    """Sum over all coordinates, a scalar.
+
+    Example: equal distributions have none.
+        >>> import torch
+        >>> gaussian_kl(torch.zeros(3), torch.zeros(3), prior_std=1.0)
+        tensor(0.)
+    """
+    ratio = ((2 * log_std).exp() + mean.square()) / (2 * prior_std**2)
+    return (math.log(prior_std) - log_std + ratio - 0.5).sum()

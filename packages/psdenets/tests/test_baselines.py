@@ -1,0 +1,212 @@
+"""Every system of Table 1 through the same commands: train, evaluate, load, predict."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import typing
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+from bnneval.__main__ import main as bnneval_main
+from psdenets import Config, ImageClassifier, load
+from psdenets.data import load_splits
+from psdenets.data.images import to_unit
+from psdenets.evaluate import main as evaluate
+from psdenets.predict import main as predict
+from psdenets.seeds import generator
+from psdenets.systems import BASELINES, DESCENDING, LOOKED_AT_BY, ModelName, values_of_model
+from psdenets.train import main
+
+SAMPLES = {"resnet32": 1, "odenet": 1, "ensemble": 2, "hmc": 4}
+
+
+def test_the_names_are_those_of_table_1():
+    wanted = (
+        "resnet32 odenet mfvi-resnet32 mfvi resnet32-laplace ensemble hmc mfvi-odenet mfvi-hyperodenet vbll sde-bnn"
+    )
+    assert set(wanted.split()) == set(BASELINES) == set(typing.get_args(ModelName)) - {"psde"}
+
+
+@pytest.mark.parametrize("model", BASELINES)
+def test_a_system_trains_and_its_predictions_go_through_bnneval(model, run_of, capsys):
+    path = run_of(model)
+    metrics = json.loads((path / "metrics.json").read_text())
+    with np.load(path / "predictions.npz") as archive:
+        probs, labels = archive["probs"], archive["labels"]
+    assert probs.shape == (SAMPLES.get(model, 3), 40, 10)
+    assert probs.sum(-1) == pytest.approx(1, abs=1e-12)
+    capsys.readouterr()
+    assert bnneval_main([str(path / "predictions.npz")]) == 0
+    shown = capsys.readouterr().out
+    assert f"{(probs.mean(0).argmax(-1) == labels).mean():.4f}" in shown or f"{metrics['accuracy']:.2%}" in shown
+    assert metrics["seconds"] > 0
+    assert len((path / "metrics.jsonl").read_text().splitlines()) >= 2
+    page = (path / "report.html").read_text()
+    assert "Are the probabilities right?" in page
+    assert ("Weights over depth" in page) == (model == "sde-bnn")
+    assert ("After each epoch" in page or "after each epoch" in page) == (model in DESCENDING)
+
+
+@pytest.mark.parametrize("model", BASELINES)
+def test_a_system_loads_and_predicts_what_its_run_predicted(model, run_of):
+    path = run_of(model)
+    classifier = load(path)
+    assert isinstance(classifier, ImageClassifier)
+    x = to_unit(load_splits(classifier.config).test.pixels)
+    samples = SAMPLES.get(model, 3)
+    with torch.no_grad():
+        logits = classifier.logits(x, classifier.draw(samples, generator(0, "final")))
+    with np.load(path / "predictions.npz") as archive:
+        # the run predicted in the same batches: the same operations
+        np.testing.assert_array_equal(logits.double().softmax(-1).numpy(), archive["probs"])
+
+
+@pytest.mark.parametrize("model", ["resnet32", "mfvi-odenet", "ensemble", "hmc", "resnet32-laplace"])
+def test_a_system_is_evaluated_on_foreign_images_and_classifies_files(model, run_of, tmp_path, capsys):
+    path = run_of(model)
+    assert evaluate([str(path), "--ood", "noise", "--limit-test", "20", "--out", str(tmp_path / "e")]) == 0
+    metrics = json.loads((tmp_path / "e" / "metrics.json").read_text())["metrics"]
+    assert 0 <= metrics["ood"]["auroc"] <= 1
+    Image.fromarray(np.zeros((8, 8), np.uint8)).save(tmp_path / "black.png")
+    capsys.readouterr()
+    assert predict([str(path), str(tmp_path / "black.png"), "--samples", "2", "--json"]) == 0
+    row = json.loads(capsys.readouterr().out)
+    assert sum(row["probabilities"].values()) == pytest.approx(1)
+
+
+def test_an_ensemble_of_one_is_its_member(tmp_path, brief_descent):
+    assert main(["--model", "ensemble", "--members", "1", "--out", str(tmp_path / "one"), *brief_descent]) == 0
+    whole, member = ((tmp_path / place / "predictions.npz") for place in ("one", "one/members/0"))
+    with np.load(whole) as a, np.load(member) as b:
+        np.testing.assert_array_equal(a["probs"], b["probs"])
+
+
+def test_an_ensemble_averages_members_that_differ(run_of):
+    path = run_of("ensemble")
+    with np.load(path / "predictions.npz") as archive:
+        probs = archive["probs"]
+    members = []
+    for k in range(2):
+        with np.load(path / "members" / str(k) / "predictions.npz") as archive:
+            members.append(archive["probs"][0])
+    np.testing.assert_array_equal(probs, np.stack(members))
+    assert np.abs(members[0] - members[1]).max() > 0.01
+    lines = [json.loads(line) for line in (path / "metrics.jsonl").read_text().splitlines()]
+    assert [(line["member"], line["epoch"]) for line in lines] == [(0, 1), (0, 2), (1, 1), (1, 2)]
+
+
+def test_an_ensemble_is_resumed_member_by_member(run_of, tmp_path):
+    """Killed in its second member: the first is not trained again, and the end has the bytes of the whole run."""
+    whole, path = run_of("ensemble"), tmp_path / "cut"
+    shutil.copytree(whole, path)
+    for name in ("metrics.json", "model.safetensors", "predictions.npz", "members/1/metrics.json"):
+        (path / name).unlink()
+    shutil.rmtree(path / "members/1/checkpoints")  # killed before its first checkpoint
+    first = (path / "members/0/metrics.json").stat().st_mtime_ns
+    assert main(["--out", str(path), "--resume"]) == 0
+    assert (path / "members/0/metrics.json").stat().st_mtime_ns == first
+    assert (path / "model.safetensors").read_bytes() == (whole / "model.safetensors").read_bytes()
+    assert main(["--out", str(path), "--resume"]) == 0  # nothing to do
+
+
+def test_a_resnet_resumes_with_its_running_averages(tmp_path, brief_descent, run_of):
+    """Stopped by time after the first step, taken up without the limit."""
+    path = tmp_path / "run"
+    flags = ["--model", "resnet32", "--out", str(path), "--checkpoint-seconds", "0", *brief_descent]
+    from psdenets import session
+    from psdenets.trainer import Trainer
+
+    class Killed(BaseException):
+        pass
+
+    real, left = Trainer.step, [8]
+
+    def step(self):
+        left[0] -= 1
+        if left[0] == 0:
+            raise Killed
+        return real(self)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(session.Trainer, "step", step)
+        with pytest.raises(Killed):
+            main(flags)
+    assert main([*flags, "--resume"]) == 0
+    assert (path / "model.safetensors").read_bytes() == (run_of("resnet32") / "model.safetensors").read_bytes()
+
+
+def test_laplace_of_a_finished_run_is_the_laplace_that_training_would_have_fitted(run_of, tmp_path, small_resnet):
+    flags = ["--model", "resnet32-laplace", "--laplace-of", str(small_resnet), "--test-samples", "3"]
+    assert main([*flags, "--out", str(tmp_path / "run")]) == 0
+    trained = run_of("resnet32-laplace")
+    assert (tmp_path / "run/model.safetensors").read_bytes() == (trained / "model.safetensors").read_bytes()
+    assert main([*flags, "--out", str(tmp_path / "run"), "--resume"]) == 0
+
+
+def test_max_seconds_of_takes_the_time_of_another_run(run_of, tmp_path, capsys):
+    other = tmp_path / "other"
+    shutil.copytree(run_of("resnet32"), other)
+    metrics = json.loads((other / "metrics.json").read_text())
+    (other / "metrics.json").write_text(json.dumps({**metrics, "seconds": 0.05}))
+    flags = ["--model", "sde-bnn", "--max-seconds-of", str(other), "--epochs", "1000", "--limit-train", "64"]
+    assert main([*flags, "--limit-test", "20", "--width", "4", "--out", str(tmp_path / "run")]) == 0
+    assert "--max-seconds 0.05 are over" in capsys.readouterr().out
+    assert json.loads((tmp_path / "run/config.json").read_text())["max_seconds"] == 0.05
+
+
+@pytest.mark.parametrize(
+    ("args", "message"),
+    [
+        (["--model", "ensemble", "--members", "0"], "expected --members at least 1, got 0"),
+        (["--model", "sde-bnn", "--max-seconds", "0"], "expected --max-seconds above 0, got 0"),
+        (["--model", "sde-bnn", "--max-seconds-of", "nowhere"], "expected a finished run with metrics.json"),
+        (["--model", "resnet32", "--max-seconds-of", "a", "--max-seconds", "3"], "expected either --max-seconds or"),
+        (["--model", "sde-bnn", "--cut", "vertical"], "expected no --cut with the baseline --model sde-bnn"),
+        (["--model", "resnet32", "--drift", "1-4-1"], "expected --drift with --model psde or sde-bnn or"),
+        (["--model", "resnet32", "--test-samples", "5"], "expected --test-samples with --model"),
+        (["--model", "hmc", "--lr", "0.1"], "expected --lr with --model"),
+        (["--model", "mfvi", "--members", "2"], "expected --members with --model ensemble only"),
+        (["--model", "odenet", "--rtol", "1e-3"], "expected --rtol and --atol with an adaptive scheme"),
+        (["--hidden-method", "dopri5"], "expected --hidden-method dopri5 with weights that do not change"),
+        (["--model", "odenet", "--hidden-method", "reversible_heun"], "expected a --hidden-method of torchdiffeq"),
+        (["--prior-std", "2"], "expected --prior-std and --log-std with --head meanfield"),
+        (["--model", "resnet33"], "expected --model to be one of"),
+        (["--model", "resnet32", "--batch-size", "1"], "expected --batch-size of 2 or more with --norm batch, got 1"),
+        (["--model", "mfvi", "--blocks", "1-1-1-1"], "4 scales can halve, got 8 x 8"),
+    ],
+)
+def test_a_mistake_is_one_line_and_exit_status_2(args, message, capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert main(args) == 2
+    error = capsys.readouterr().err
+    assert message in error
+    assert error.count("\n") == 1
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("model", ["mfvi", "odenet", "ensemble"])
+def test_laplace_of_a_run_without_a_linear_head_over_numbers_is_refused(model, run_of, capsys, tmp_path):
+    out = tmp_path / "run"
+    assert main(["--model", "resnet32-laplace", "--laplace-of", str(run_of(model)), "--out", str(out)]) == 2
+    error = capsys.readouterr().err
+    assert f"whose last layer is linear and whose weights are numbers, got {run_of(model)} of --model {model}" in error
+    assert not out.exists()
+
+
+def test_every_flag_that_a_system_looks_at_is_a_field(capsys):
+    assert set(LOOKED_AT_BY) <= set(Config.__dataclass_fields__)
+    for systems in LOOKED_AT_BY.values():
+        assert set(systems) <= set(typing.get_args(ModelName))
+
+
+@pytest.mark.parametrize("model", [name for name in BASELINES if name != "hmc"])
+def test_every_system_has_values_that_make_a_config(model):
+    for dataset in ("digits", "mnist", "cifar10"):
+        values = values_of_model(model, dataset, "resnet32")
+        config = Config(model=model, dataset=dataset, **values)
+        if "resnet32" in model:
+            assert config.scales == ((1, 1, 1) if dataset == "digits" else (5, 5, 5))
