@@ -112,6 +112,9 @@ class Config:
     test_samples: int = _flag(16, "weight paths of the final evaluation")
     epoch_samples: int = _flag(1, "weight paths of the evaluation after each epoch")
     lr: float = _flag(0.01, "learning rate of Adam; the highest one under a schedule")
+    drift_lr: float = _flag(
+        1.0, "learning rate of f_q as a share of --lr; f_q reads all weights at once and needs less"
+    )
     schedule: Schedule = _flag("one-cycle", "course of the learning rate")
     clip: float | None = _flag(1.0, "largest norm of the gradient")
     ema: float = _flag(0.0, "decay of the averaged weights that are evaluated; 0 evaluates the weights themselves")
@@ -261,7 +264,8 @@ def _check_training(c: Config) -> None:
     for name in ("kappa", "kappa_base", "kappa_warmup", "checkpoint_seconds", "seed", "split_seed"):
         value = getattr(c, name)
         _require(value is None or value >= 0, "at least 0", name, value)
-    _require(c.lr > 0, "above 0", "lr", c.lr)
+    for name in ("lr", "drift_lr"):
+        _require(getattr(c, name) > 0, "above 0", name, getattr(c, name))
     _require(0 <= c.ema < 1, "in [0, 1)", "ema", c.ema)
     _require(0 < c.val_share < 1, "in (0, 1)", "val_share", c.val_share)
     if (

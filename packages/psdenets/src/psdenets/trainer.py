@@ -29,7 +29,7 @@ from psdenets.objective import kappa_at, objective
 from psdenets.predictions import Predictions, predict
 from psdenets.schedules import rate
 from psdenets.seeds import generator
-from sdeweights import NonFiniteState
+from sdeweights import NonFiniteState, WeightProcess
 
 
 class Diverged(ArithmeticError):
@@ -76,7 +76,7 @@ class Trainer:
         self.model = trainable_of(config, splits.spec).to(device)
         self.averaged = copy.deepcopy(self.model).requires_grad_(False) if config.ema else None
         self.best: dict[str, Tensor] = {}
-        self.optimizer = torch.optim.Adam(self.model.parameters(), lr=config.lr)
+        self.optimizer = _adam(self.model, config)
         self.at = Position()
         self.batches = len(splits.train) // config.batch_size
         self.steps = self.batches * config.epochs
@@ -93,7 +93,7 @@ class Trainer:
         config, at = self.config, self.at
         x, labels = self._batch()
         for group in self.optimizer.param_groups:
-            group["lr"] = config.lr * rate(config.schedule, at.step / self.steps)
+            group["lr"] = group["share"] * config.lr * rate(config.schedule, at.step / self.steps)
         kappa = kappa_at(at.step / self.batches, config.kl_weight, config.kappa_warmup)
         try:
             weights = self.model.draw(config.samples, generator(config.seed, "noise", at.step))
@@ -156,13 +156,12 @@ class Trainer:
 
     def snapshot(self) -> Snapshot:
         """Everything that an exact resumption needs."""
-        names = [name for name, _ in self.model.named_parameters()]
         tensors = {f"model.{name}": tensor for name, tensor in self.model.state_dict().items()}
         if self.averaged is not None:
             tensors |= {f"ema.{name}": tensor for name, tensor in self.averaged.state_dict().items()}
         tensors |= {f"best.{name}": tensor for name, tensor in self.best.items()}
-        for name, state in zip(names, self.optimizer.state_dict()["state"].values(), strict=False):
-            tensors |= {f"adam.{name}.{key}": value.clone() for key, value in state.items()}
+        for name, p in self.model.named_parameters():
+            tensors |= {f"adam.{name}.{key}": value.clone() for key, value in self.optimizer.state.get(p, {}).items()}
         if self.at.batch:
             tensors["epoch.probs"] = torch.cat(self._probs)
             tensors["epoch.labels"] = torch.cat(self._labels)
@@ -179,12 +178,11 @@ class Trainer:
         best = position.pop("best_val")
         self.at = Position(**position, best_val=None if best is None else (best[0], best[1]))
         adam = snapshot.part("adam")
-        state = {
-            k: {key: adam[f"{name}.{key}"] for key in ("step", "exp_avg", "exp_avg_sq")}
-            for k, (name, _) in enumerate(self.model.named_parameters())
-            if f"{name}.step" in adam
-        }
-        self.optimizer.load_state_dict({**self.optimizer.state_dict(), "state": state})
+        for name, p in self.model.named_parameters():
+            if f"{name}.step" in adam:
+                self.optimizer.state[p] = {
+                    key: adam[f"{name}.{key}"].to(p.device) for key in ("step", "exp_avg", "exp_avg_sq")
+                }
         self._start_epoch()
         if self.at.batch:
             self._probs, self._labels = [snapshot.tensors["epoch.probs"]], [snapshot.tensors["epoch.labels"]]
@@ -236,3 +234,14 @@ class Trainer:
         probs, labels = torch.cat(self._probs).numpy()[None], torch.cat(self._labels).numpy()
         metrics = Predictions(np.asarray(probs), labels, self._sums["kl"] / self.at.batch).metrics()
         return {"loss": self._sums["loss"] / self.at.batch, **metrics}
+
+
+def _adam(model: nn.Module, config: Config) -> torch.optim.Adam:
+    """Adam with a learning rate of its own for the drifts f_q of weight processes."""
+    processes = [module for module in model.modules() if isinstance(module, WeightProcess)]
+    drifts = {p for process in processes if isinstance(process.drift, nn.Module) for p in process.drift.parameters()}
+    groups = [
+        {"params": [p for p in model.parameters() if p not in drifts], "share": 1.0},
+        {"params": [p for p in model.parameters() if p in drifts], "share": config.drift_lr},
+    ]
+    return torch.optim.Adam([group for group in groups if group["params"]], lr=config.lr, fused=True)

@@ -71,8 +71,9 @@ def sample_chain(
 
     A trajectory has ``leapfrog`` steps whatever their size; pyro alone would hold the length it computed from its first
     guess of the step size, and take another number of steps after every adaptation. With number and size fixed, a
-    direction whose period is the trajectory's length hardly moves: a low effective sample size shows it, another
-    ``leapfrog`` mends it. The same seed gives the same bits, and torch's global generator is left as it was.
+    direction hardly moves whose period is the trajectory's length, and its square where half the period is: a low
+    effective sample size shows it, another ``leapfrog`` mends it. The same seed gives the same bits, and torch's global
+    generator is left as it was.
 
     Args:
         log_density: differentiable, (d,) -> scalar; need not be normalised.

@@ -143,8 +143,8 @@ def _scale(la: Any, hessian: str) -> Tensor:
         return torch.diag(la.posterior_scale.detach())
     if hessian == "full":
         return torch.as_tensor(la.posterior_scale.detach()).clone()
-    covariance: Tensor = la.posterior_precision.to_matrix(exponent=-1).detach()
-    return torch.linalg.cholesky(covariance)
+    scale: Tensor = torch.linalg.cholesky(la.posterior_precision.to_matrix(exponent=-1).detach())
+    return scale
 
 
 def laplace_torch() -> Any:
