@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import shlex
+import statistics
 import subprocess
 import sys
 from pathlib import Path
@@ -40,9 +42,28 @@ positive class. Minutes: training, with the evaluations after each epoch."""
 DIGITS_OOD, MNIST_OOD, CIFAR_OOD = ("noise",), ("kmnist", "fashion-mnist"), ("svhn",)
 DIGITS = ("vertical", "vertical --order sde-first", "horizontal", "both", "full", "none")
 CUTS = ("ode-first", "sde-first", "fix-w2", "horizontal", "both", "sde-bnn")
+SEEDS = (0, 1, 2)
+SYSTEMS = {  # of the paper's Table 1, with the flags that make them; {psde} is the PSDE-BNN's run of the same seed
+    "psde": "--cut vertical",
+    "sde-bnn": "--model sde-bnn",
+    "sde-bnn-equal-time": "--model sde-bnn --max-seconds-of {psde}",
+    "odenet": "--model odenet",
+    "resnet32": "--model resnet32",
+    "mfvi": "--model mfvi",
+    "mfvi-resnet32": "--model mfvi-resnet32",
+    "mfvi-odenet": "--model mfvi-odenet",
+    "mfvi-hyperodenet": "--model mfvi-hyperodenet",
+    "vbll": "--model vbll",
+    "resnet32-laplace": "--model resnet32-laplace",
+    "ensemble": "--model ensemble",
+    "hmc": "--model hmc",
+}
+SYSTEMS_OOD = "kmnist"
+MNIST_SYSTEMS = ("resnet32", "odenet", "mfvi-odenet", "ensemble", "resnet32-laplace")
 RUNS = {
     **{f"digits-{cut.split()[-1]}": Run(f"--cut {cut}", DIGITS_OOD, 0.97, 2, 0.03) for cut in DIGITS},
     **{f"mnist-{cut}": Run(f"--preset mnist-cpu-{cut}", MNIST_OOD, 0.992, 20, 0.005) for cut in CUTS},
+    **{f"mnist-{name}": Run(f"--preset mnist-cpu-{name}", MNIST_OOD, 0, 20) for name in MNIST_SYSTEMS},
     **{f"cifar10-{cut}": Run(f"--preset cifar10-cpu-{cut}", CIFAR_OOD, 0.75, 40) for cut in ("ode-first", "sde-bnn")},
 }
 
@@ -50,19 +71,34 @@ RUNS = {
 def main() -> int:
     """Train what is missing where that is asked for, then write the page."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("names", nargs="*", metavar="NAME", help=f"rows to train: {', '.join(RUNS)} (default: all)")
+    parser.add_argument(
+        "names", nargs="*", metavar="NAME",
+        help=f"rows to train: {', '.join(RUNS)}, systems-SYSTEM-seedK (default: all)",
+    )  # fmt: skip
     parser.add_argument("--runs", type=Path, default=Path("runs/results"), help="where the run directories are")
     parser.add_argument("--data-root", default="data", help="where the data sets are")
     parser.add_argument("--train", action="store_true", help="train and evaluate what is missing")
     args = parser.parse_args()
-    unknown = [name for name in args.names if name not in RUNS]
+    every = {**RUNS, **systems(args.runs)}
+    unknown = [name for name in args.names if name not in every]
     if unknown:
-        parser.error(f"expected names among {', '.join(RUNS)}, got {unknown[0]}")
-    for name in args.names or RUNS:
+        parser.error(f"expected names among {', '.join(every)}, got {unknown[0]}")
+    for name in args.names or every:
         if args.train:
-            train(RUNS[name], args.runs / name, args.data_root)
+            train(every[name], args.runs / name, args.data_root)
     (HERE / "RESULTS.md").write_text(page(args.runs))
     return 0
+
+
+def systems(runs: Path) -> dict[str, Run]:
+    """The runs of all systems on the digits, by name."""
+    return {
+        f"systems-{name}-seed{seed}": Run(
+            f"{flags.format(psde=runs / f'systems-psde-seed{seed}')} --seed {seed}", (SYSTEMS_OOD,), 0, math.inf
+        )
+        for name, flags in SYSTEMS.items()
+        for seed in SEEDS
+    }
 
 
 def train(run: Run, folder: Path, data_root: str) -> None:
@@ -82,15 +118,65 @@ def call(module: str, *args: str) -> None:
 def page(runs: Path) -> str:
     """The whole of RESULTS.md."""
     rows = {name: read(runs / name, run) for name, run in RUNS.items() if (runs / name / "metrics.json").exists()}
-    missing = [name for name in RUNS if name not in rows]
+    missing = [RUNS[name].command for name in RUNS if name not in rows]
+    missing += [run.command for name, run in systems(Path("RUNS")).items() if not evaluated(runs / name)]
     parts = ["# Results", INTRODUCTION]
     for data, title in (("digits", "The digits of scikit-learn"), ("mnist", "MNIST"), ("cifar10", "CIFAR-10")):
         found = {name: row for name, row in rows.items() if name.startswith(data)}
         if found:
             parts += [f"## {title}", table(found), commands(found)]
+        if data == "digits":
+            parts += systems_section(runs)
     if missing:
-        parts += ["## Not measured", "No run of: " + ", ".join(f"`{RUNS[name].command}`" for name in missing) + "."]
+        parts += ["## Not measured", "No run of: " + ", ".join(f"`{command}`" for command in missing) + "."]
     return "\n\n".join(parts) + "\n"
+
+
+def systems_section(runs: Path) -> list[str]:
+    """Mean and standard deviation over seeds, a line for each system that has all its runs."""
+    every = systems(runs)
+    head = ["system", "accuracy", "ECE", "NLL", f"AUROC {SYSTEMS_OOD}", "seconds", "command"]
+    lines = ["| " + " | ".join(head) + " |", "|" + "---|" * len(head)]
+    versions: set[str] = set()
+    for name, flags in SYSTEMS.items():
+        folders = [runs / f"systems-{name}-seed{seed}" for seed in SEEDS]
+        if not all(map(evaluated, folders)):
+            continue
+        rows = [read(folder, every[folder.name]) for folder in folders]
+        metrics = [row["metrics"] for row in rows]
+        versions |= {", ".join(f"{key} {value}" for key, value in m["versions"].items()) for m in metrics}
+        shown = flags.format(psde="RUN_OF_PSDE")
+        cells = [
+            spread([m["accuracy"] for m in metrics], percent=True),
+            spread([m["ece"] for m in metrics], percent=True),
+            spread([m["nll"] for m in metrics]),
+            spread([row["auroc"][SYSTEMS_OOD] for row in rows]),
+            spread([m["seconds"] for m in metrics], digits=0),
+            f"`python -m psdenets.train {shown} --seed K`",
+        ]
+        lines.append(f"| `{name}` | " + " | ".join(cells) + " |")
+    if len(lines) == 2:
+        return []
+    about = (
+        f"Mean ± standard deviation over seeds {', '.join(map(str, SEEDS))}. AUROC: predictive entropy, digits against "
+        f"{SYSTEMS_OOD} at their size. Seconds are those of training (of sampling, for HMC) on one thread of a machine "
+        "that did other things as well. Made with " + "; ".join(sorted(versions)) + "."
+    )
+    return ["## Every system of Table 1 on the digits", about, "\n".join(lines)]
+
+
+def evaluated(folder: Path) -> bool:
+    """Whether a system was trained on the digits and evaluated on foreign images."""
+    return (folder / f"ood-{SYSTEMS_OOD}" / "metrics.json").exists()
+
+
+def spread(values: list[float], *, percent: bool = False, digits: int | None = None) -> str:
+    """Mean ± standard deviation, as percents or numbers."""
+    mean, deviation = statistics.mean(values), statistics.stdev(values)
+    if percent:
+        return f"{mean:.2%} ± {deviation:.2%}"
+    digits = 4 if digits is None else digits
+    return f"{mean:.{digits}f} ± {deviation:.{digits}f}"
 
 
 def read(folder: Path, run: Run) -> dict[str, Any]:
@@ -122,7 +208,8 @@ def table(rows: dict[str, dict[str, Any]]) -> str:
     lines = ["| " + " | ".join(head) + " |", "|" + "---|" * len(head)]
     for name, row in rows.items():
         run, m = row["run"], row["metrics"]
-        aim = f"≥ {run.accuracy:.1%}" + (f", ECE ≤ {run.ece:.1%}" if run.ece else "") + f", ≤ {run.minutes:g} min"
+        accuracy = f"≥ {run.accuracy:.1%}, " if run.accuracy else ""
+        aim = accuracy + (f"ECE ≤ {run.ece:.1%}, " if run.ece else "") + f"≤ {run.minutes:g} min"
         good = m["accuracy"] >= run.accuracy and m["seconds"] <= 60 * run.minutes and m["ece"] <= (run.ece or 1)
         auroc = ["–" if value is None else f"{value:.4f}" for value in row["auroc"].values()]
         cells = [f"{m['accuracy']:.2%}", f"{m['ece']:.2%}", f"{m['nll']:.4f}", f"{m['brier']:.4f}", *auroc]
@@ -138,10 +225,17 @@ def commands(rows: dict[str, dict[str, Any]]) -> str:
         m, config = row["metrics"], row["config"]
         versions = ", ".join(f"{key} {value}" for key, value in m["versions"].items())
         lines.append(
-            f"- `{name}`: `{row['run'].command}`; seed {m['seed']}, {m['test_samples']} weight samples, "
-            f"{config['steps']} steps a block, sigma {config['sigma']:g}; {versions}"
+            f"- `{name}`: `{row['run'].command}`; seed {m['seed']}, {m['test_samples']} weight samples"
+            f"{_process(config)}; {versions}"
         )
     return "\n".join(lines)
+
+
+def _process(config: dict[str, Any]) -> str:
+    """Steps and noise, where weights follow a process."""
+    if config["model"] not in ("psde", "sde-bnn"):
+        return ""
+    return f", {config['steps']} steps a block, sigma {config['sigma']:g}"
 
 
 if __name__ == "__main__":

@@ -28,6 +28,7 @@ from psdenets.baselines.hmc import HMC, Layers, Perceptron, estimate, log_poster
 from psdenets.data import load_splits
 from psdenets.data.images import to_unit
 from psdenets.predictions import predict
+from psdenets.seeds import generator, seed_of
 from psdenets.spec import SPECS
 
 FEW = {"model": "hmc", "cut": "none", "width": 3, "prior_std": 2.0, "chains": 2, "warmup": 3, "draws": 4, "leapfrog": 2}
@@ -63,6 +64,10 @@ def untimed(chain):
 def gaussian(mean, covariance):
     precision = torch.linalg.inv(covariance)
     return lambda w: -0.5 * (w - mean) @ precision @ (w - mean)
+
+
+def standard(d):
+    return torch.zeros(d).double(), torch.eye(d).double()
 
 
 def assert_moments(draws, mean, covariance):
@@ -106,7 +111,7 @@ def test_chain_has_the_posterior_of_bayesian_linear_regression():
 
 
 def test_same_seed_same_bits_another_seed_others():
-    density = gaussian(torch.zeros(3).double(), torch.eye(3).double())
+    density = gaussian(*standard(3))
     first, again, other = (
         sample_chain(density, torch.ones(3).double(), warmup=30, draws=20, leapfrog=4, seed=seed) for seed in (5, 5, 6)
     )
@@ -121,7 +126,7 @@ def test_global_state_is_left_alone(capfd):
     pyro.get_param_store().clear()
     pyro.param("mine", torch.tensor(1.0))
     before, w0 = torch.get_rng_state(), torch.ones(3).double()
-    density = gaussian(torch.zeros(3).double(), torch.eye(3).double())
+    density = gaussian(*standard(3))
     with torch.no_grad(), warnings.catch_warnings():
         warnings.simplefilter("error")
         sample_chain(density, w0, warmup=25, draws=5, leapfrog=2, seed=5)
@@ -170,7 +175,7 @@ def test_what_after_draw_raises_ends_the_chain():
     before = torch.get_rng_state()
     with pytest.raises(Stop):
         sample_chain(
-            gaussian(torch.zeros(2).double(), torch.eye(2).double()), torch.zeros(2).double(),
+            gaussian(*standard(2)), torch.zeros(2).double(),
             warmup=5, draws=5, leapfrog=2, seed=0, after_draw=after_draw,
         )  # fmt: skip
     assert len(seen) == 3
@@ -196,6 +201,20 @@ def test_divergences_are_counted():
 def test_a_start_that_cannot_be_used_is_refused(w0, message):
     with pytest.raises(BadInput, match=message):
         sample_chain(lambda w: w.log().sum(), w0, warmup=1, draws=1, leapfrog=1, seed=0)
+
+
+@pytest.mark.parametrize(("warmup", "draws", "leapfrog"), [(-1, 1, 1), (0, 0, 1), (0, 1, 0)])
+def test_a_chain_without_draws_or_steps_is_refused(warmup, draws, leapfrog):
+    with pytest.raises(BadInput, match=f"got {warmup}, {draws} and {leapfrog}"):
+        sample_chain(
+            gaussian(*standard(1)), torch.zeros(1).double(), warmup=warmup, draws=draws, leapfrog=leapfrog, seed=0
+        )
+
+
+def test_a_chain_without_warmup_still_moves():
+    chain = sample_chain(gaussian(*standard(2)), torch.zeros(2).double(), warmup=0, draws=4, leapfrog=1, seed=0)
+    assert chain.draws.shape == (4, 2)
+    assert chain.draws.std() > 0
 
 
 def test_rhat_is_1_of_independent_draws_and_large_of_chains_apart():
@@ -428,6 +447,14 @@ def test_a_run_killed_within_a_chain_ends_with_the_same_bytes(tmp_path):
     assert not torch.equal(whole[0].draws, whole[1].draws)
     model.keep(whole)
     assert torch.equal(model.draws[2], whole[2].draws)
+
+
+def test_chain_k_begins_at_its_own_draw_of_the_prior_with_its_own_seed(tmp_path):
+    model, x, labels, _ = digits(64, seed=9)
+    w0 = 2.0 * torch.randn(model.network.size, generator=generator(9, "chain-start", 1), dtype=torch.float64)
+    seed = seed_of(9, "chain", 1)
+    alone = sample_chain(model.log_density(x, labels), w0, warmup=3, draws=4, leapfrog=2, seed=seed)
+    assert torch.equal(run_chains(model, x, labels, tmp_path)[1].draws, alone.draws)
 
 
 def test_a_chain_of_another_run_is_refused(tmp_path):

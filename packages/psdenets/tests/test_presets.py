@@ -70,8 +70,9 @@ def test_rows_of_the_ablation_over_the_ratio(order, percent):
 @pytest.mark.parametrize("name", PRESETS)
 def test_every_preset_builds(name):
     model = build(preset(name, width=2, drift="1-2-1"))
-    assert len(model.deep_blocks) == sum(model.config.scales)
-    assert model.census()["w0"] > 0
+    blocks = model.net.blocks if model.config.model == "odenet" else model.deep_blocks
+    assert len(blocks) == sum(model.config.scales)
+    assert model.census()["weights" if model.config.model == "odenet" else "w0"] > 0
 
 
 def test_an_unknown_preset_suggests_a_near_one():

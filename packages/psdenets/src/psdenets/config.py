@@ -89,7 +89,7 @@ class Config:
     noise: Noise = _flag("local", "noise of mean-field linear layers in training: for each image, or of the weights")
     member: Member = _flag("resnet32", "what an ensemble consists of")
     members: int = _flag(3, "how many members an ensemble has")
-    hessian: Hessian = _flag("full", "structure of the last layer's Laplace approximation")
+    hessian: Hessian = _flag("kron", "structure of the last layer's Laplace approximation")
     predictive: Predictive = _flag("sampled", "Laplace: average over samples, or the probit approximation")
     laplace_of: str | None = _flag(None, "take the network of this finished resnet32 run instead of training one")
     chains: int = _flag(4, "chains of HMC")

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 from psdenets import cli
 from psdenets.config import Config, flag
 from psdenets.errors import BadInput
-from psdenets.presets import PRESETS
+from psdenets.presets import PRESETS, preset
+from psdenets.systems import looks_at
 
 if TYPE_CHECKING:
     from psdenets.rundir import RunDir
@@ -74,19 +75,19 @@ def _resumed(given: dict[str, Any], argv: Sequence[str]) -> tuple[Config, RunDir
 
 def preset_table() -> str:
     """Names and the values that tell presets apart, one a line."""
-    lines = []
-    for name, values in PRESETS.items():
-        c = Config(**values)
-        what = (
-            c.model
-            if c.model != "psde"
-            else f"{c.cut}" + (f" ({c.window[0]:g}, {c.window[1]:g})" if c.cut != "none" else "")
-        )
-        lines.append(
-            f"{name:<30} {what:<24} blocks {c.blocks:<6} width {c.width:<3} steps {c.steps:<3} epochs {c.epochs:<4} "
-            f"lr {c.lr:<7g} sigma {c.sigma:<5g} kappa {c.kl_weight:g}"
-        )
-    return "\n".join(lines) + "\n"
+    return "".join(f"{name:<30} {_told_apart(preset(name))}\n" for name in PRESETS)
+
+
+def _told_apart(c: Config) -> str:
+    window = f" ({c.window[0]:g}, {c.window[1]:g})" if c.cut != "none" else ""
+    what = f"{c.cut}{window}" if c.model == "psde" else c.model
+    shown = {"blocks": 6, "width": 3, "steps": 3, "epochs": 4, "lr": 7, "sigma": 5}
+    cells = [
+        f"{name} {getattr(c, name):<{width}}" for name, width in shown.items() if looks_at(name, c.model, c.member)
+    ]
+    if looks_at("kappa", c.model, c.member):
+        cells.append(f"kappa {c.kl_weight:g}")
+    return f"{what:<24} {' '.join(cells)}".rstrip()
 
 
 if __name__ == "__main__":

@@ -84,6 +84,8 @@ def sample_chain(
         seed: of momenta and acceptances.
         after_draw: called after every transition, warm-up included; what it raises ends the chain.
     """
+    if warmup < 0 or draws < 1 or leapfrog < 1:
+        raise BadInput(f"expected warmup >= 0, draws and leapfrog >= 1, got {warmup}, {draws} and {leapfrog}")
     _check_start(log_density, w0)
     potential, kept, started = _Potential(log_density), [], time.perf_counter()
     with torch.random.fork_rng(devices=[]), torch.enable_grad():
