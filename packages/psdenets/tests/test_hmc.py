@@ -13,6 +13,7 @@ from torch.distributions import Categorical, Normal
 from torch.nn import functional as F
 
 from psdenets import BadInput, Config
+from psdenets.baselines.chains import estimate, run_chains
 from psdenets.baselines.diagnostics import (
     Cost,
     cost_of,
@@ -24,7 +25,8 @@ from psdenets.baselines.diagnostics import (
     seconds_per_gradient,
     split_rhat,
 )
-from psdenets.baselines.hmc import HMC, Layers, Perceptron, estimate, log_posterior, run_chains, sample_chain
+from psdenets.baselines.hamiltonian import sample_chain
+from psdenets.baselines.hmc import HMC, Layers, Perceptron, log_posterior
 from psdenets.data import load_splits
 from psdenets.data.images import to_unit
 from psdenets.predictions import predict

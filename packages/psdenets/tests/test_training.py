@@ -190,3 +190,16 @@ def test_a_long_epoch_is_not_silent():
 def test_a_pace_is_neither_nothing_nor_a_power_of_ten():
     assert [pace(speed) for speed in (0.233, 9.4, 96.6, 1070.2)] == [
         "0.23 images/s", "9.4 images/s", "97 images/s", "1070 images/s"]  # fmt: skip
+
+
+def test_the_drift_has_a_learning_rate_of_its_own(tmp_path):
+    """The first step of Adam moves every weight by its learning rate, whatever the gradient."""
+    config = Config(schedule="constant", lr=0.01, drift_lr=0.1, width=4, drift="1-4-1", limit_train=64, augment="none")
+    trainer = Trainer(config, load_splits(config), torch.device("cpu"))
+    before = {name: p.detach().clone() for name, p in trainer.model.named_parameters()}
+    trainer.step()
+    moved = {name: (p.detach() - before[name]).abs().max().item() for name, p in trainer.model.named_parameters()}
+    drift = [name for name in moved if ".drift." in name]
+    assert moved["blocks.0.process.w0"] == pytest.approx(0.01, rel=1e-3)
+    assert moved["head.weight"] == pytest.approx(0.01, rel=1e-3)
+    assert max(moved[name] for name in drift) == pytest.approx(0.001, rel=1e-3)

@@ -65,7 +65,7 @@ _VALUES: dict[str, dict[str, Any]] = {
     "mfvi-hyperodenet": {"kappa": 1e-3},
     "vbll": {**_RESNET, "kappa": 0.5},
     "resnet32-laplace": _RESNET,
-    "hmc": {"width": 10},
+    "hmc": {"width": 20, "prior_std": 4.0},
 }
 _ON_SMALL_IMAGES: dict[str, Any] = {"blocks": "1-1-1", "batch_size": 64}  # of a ResNet, where 5-5-5 would be too deep
 _SMALL = ("digits",)

@@ -10,8 +10,10 @@ from typing import Any
 import torch
 from torch.nn import functional as F
 
-from psdenets.baselines.diagnostics import Mixing, full_size_cost, refusal, seconds_per_gradient
-from psdenets.baselines.hmc import HMC, Chain, estimate, run_chains
+from psdenets.baselines.chains import estimate, run_chains
+from psdenets.baselines.diagnostics import Mixing, full_size_cost, pyro_module, refusal, seconds_per_gradient
+from psdenets.baselines.hamiltonian import Chain
+from psdenets.baselines.hmc import HMC
 from psdenets.baselines.resnet import ResNet
 from psdenets.config import Config
 from psdenets.data import load_splits
@@ -26,6 +28,7 @@ _HELD_OUT = 50  # validation images whose predictions should mix
 
 def sample(config: Config, run: RunDir) -> int:
     """Sample what is missing, say how it mixed, write the results; returns the exit status."""
+    pyro_module("infer.mcmc")  # where it is missing, nothing is begun
     torch.set_num_threads(config.threads or 1)
     splits = load_splits(config)
     model = HMC(config, splits.spec)
