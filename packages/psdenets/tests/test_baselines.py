@@ -210,3 +210,45 @@ def test_every_system_has_values_that_make_a_config(model):
         config = Config(model=model, dataset=dataset, **values)
         if "resnet32" in model:
             assert config.scales == ((1, 1, 1) if dataset == "digits" else (5, 5, 5))
+
+
+def test_hmc_says_what_it_costs_and_how_it_mixed(run_of, capsys, tmp_path, brief):
+    pytest.importorskip("pyro")
+    flags = [
+        "--model",
+        "hmc",
+        "--chains",
+        "2",
+        "--warmup",
+        "10",
+        "--draws",
+        "8",
+        "--leapfrog",
+        "5",
+        "--test-samples",
+        "4",
+        "--width",
+        "4",
+    ]
+    assert main([*flags, *brief, "--out", str(tmp_path / "run")]) == 0
+    shown = capsys.readouterr().out
+    assert "96 images x 180 gradients is about" in shown
+    assert (
+        "a full-size one, as Izmailov et al. (2021) ran it on CIFAR-10: 40,960 images x 61,115,760 gradients" in shown
+    )
+    assert "divergent transitions" in shown
+    metrics = json.loads((tmp_path / "run/metrics.json").read_text())
+    assert set(metrics["mixing"]) == {"log_posterior", "log_probs", "weights"}
+    assert {"max_rhat", "min_ess"} <= set(metrics["mixing"]["log_probs"])
+    assert len(metrics["accept"]) == 2
+    assert (tmp_path / "run/model.safetensors").read_bytes() == (run_of("hmc") / "model.safetensors").read_bytes()
+
+
+def test_hmc_on_too_many_images_is_refused_with_the_estimate(capsys, tmp_path, monkeypatch):
+    pytest.importorskip("pyro")
+    monkeypatch.chdir(tmp_path)
+    assert main(["--model", "hmc", "--leapfrog", "1000000", "--limit-train", "64"]) == 2
+    error = capsys.readouterr().err
+    assert "expected a data set that HMC can sweep in 2 h, got digits: 64 images x 1,600,000,000 gradients" in error
+    assert error.count("\n") == 1
+    assert list(tmp_path.iterdir()) == []

@@ -153,7 +153,9 @@ def laplace_torch() -> Any:
 
     import_torchvision()
     try:
-        from laplace import Laplace
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # its curvature libraries use what torch calls deprecated
+            from laplace import Laplace
     except ImportError:
         raise BadInput(
             "expected laplace-torch for --model resnet32-laplace, got none; install it with: "
