@@ -32,7 +32,7 @@ class Run(NamedTuple):
     @property
     def command(self) -> str:
         """As a person would type it."""
-        return f"python -m psdenets.train {self.flags}"
+        return f"python -m psdenets.train {self.flags.format(runs='RUNS')}"
 
 
 INTRODUCTION = """\
@@ -43,10 +43,10 @@ DIGITS_OOD, MNIST_OOD, CIFAR_OOD = ("noise",), ("kmnist", "fashion-mnist"), ("sv
 DIGITS = ("vertical", "vertical --order sde-first", "horizontal", "both", "full", "none")
 CUTS = ("ode-first", "sde-first", "fix-w2", "horizontal", "both", "sde-bnn")
 SEEDS = (0, 1, 2)
-SYSTEMS = {  # of the paper's Table 1, with the flags that make them; {psde} is the PSDE-BNN's run of the same seed
+SYSTEMS = {  # of the paper's Table 1, with the flags that make them; {runs} is where the run directories are
     "psde": "--cut vertical",
     "sde-bnn": "--model sde-bnn",
-    "sde-bnn-equal-time": "--model sde-bnn --max-seconds-of {psde}",
+    "sde-bnn-equal-time": "--model sde-bnn --max-seconds-of {runs}/systems-psde-seed{seed}",
     "odenet": "--model odenet",
     "resnet32": "--model resnet32",
     "mfvi": "--model mfvi",
@@ -59,11 +59,12 @@ SYSTEMS = {  # of the paper's Table 1, with the flags that make them; {psde} is 
     "hmc": "--model hmc",
 }
 SYSTEMS_OOD = "kmnist"
-MNIST_SYSTEMS = ("resnet32", "odenet", "mfvi-odenet", "ensemble", "resnet32-laplace")
+MNIST_SYSTEMS = ("resnet32", "odenet", "mfvi-odenet", "ensemble")
 RUNS = {
     **{f"digits-{cut.split()[-1]}": Run(f"--cut {cut}", DIGITS_OOD, 0.97, 2, 0.03) for cut in DIGITS},
     **{f"mnist-{cut}": Run(f"--preset mnist-cpu-{cut}", MNIST_OOD, 0.992, 20, 0.005) for cut in CUTS},
     **{f"mnist-{name}": Run(f"--preset mnist-cpu-{name}", MNIST_OOD, 0, 20) for name in MNIST_SYSTEMS},
+    "mnist-resnet32-laplace": Run("--model resnet32-laplace --laplace-of {runs}/mnist-resnet32", MNIST_OOD, 0, 20),
     **{f"cifar10-{cut}": Run(f"--preset cifar10-cpu-{cut}", CIFAR_OOD, 0.75, 40) for cut in ("ode-first", "sde-bnn")},
 }
 
@@ -79,7 +80,7 @@ def main() -> int:
     parser.add_argument("--data-root", default="data", help="where the data sets are")
     parser.add_argument("--train", action="store_true", help="train and evaluate what is missing")
     args = parser.parse_args()
-    every = {**RUNS, **systems(args.runs)}
+    every = {**RUNS, **systems()}
     unknown = [name for name in args.names if name not in every]
     if unknown:
         parser.error(f"expected names among {', '.join(every)}, got {unknown[0]}")
@@ -90,11 +91,11 @@ def main() -> int:
     return 0
 
 
-def systems(runs: Path) -> dict[str, Run]:
+def systems() -> dict[str, Run]:
     """The runs of all systems on the digits, by name."""
     return {
         f"systems-{name}-seed{seed}": Run(
-            f"{flags.format(psde=runs / f'systems-psde-seed{seed}')} --seed {seed}", (SYSTEMS_OOD,), 0, math.inf
+            f"{flags.format(seed=seed, runs='{runs}')} --seed {seed}", (SYSTEMS_OOD,), 0, math.inf
         )
         for name, flags in SYSTEMS.items()
         for seed in SEEDS
@@ -103,7 +104,8 @@ def systems(runs: Path) -> dict[str, Run]:
 
 def train(run: Run, folder: Path, data_root: str) -> None:
     """The run and its evaluations, as far as they are missing."""
-    call("psdenets.train", *shlex.split(run.flags), "--data-root", data_root, "--out", str(folder), "--resume")
+    flags = shlex.split(run.flags.format(runs=folder.parent))
+    call("psdenets.train", *flags, "--data-root", data_root, "--out", str(folder), "--resume")
     for ood in run.ood:
         out = folder / f"ood-{ood}"
         if not (out / "metrics.json").exists():
@@ -119,7 +121,7 @@ def page(runs: Path) -> str:
     """The whole of RESULTS.md."""
     rows = {name: read(runs / name, run) for name, run in RUNS.items() if (runs / name / "metrics.json").exists()}
     missing = [RUNS[name].command for name in RUNS if name not in rows]
-    missing += [run.command for name, run in systems(Path("RUNS")).items() if not evaluated(runs / name)]
+    missing += [run.command for name, run in systems().items() if not evaluated(runs / name)]
     parts = ["# Results", INTRODUCTION]
     for data, title in (("digits", "The digits of scikit-learn"), ("mnist", "MNIST"), ("cifar10", "CIFAR-10")):
         found = {name: row for name, row in rows.items() if name.startswith(data)}
@@ -134,7 +136,7 @@ def page(runs: Path) -> str:
 
 def systems_section(runs: Path) -> list[str]:
     """Mean and standard deviation over seeds, a line for each system that has all its runs."""
-    every = systems(runs)
+    every = systems()
     head = ["system", "accuracy", "ECE", "NLL", f"AUROC {SYSTEMS_OOD}", "seconds", "command"]
     lines = ["| " + " | ".join(head) + " |", "|" + "---|" * len(head)]
     versions: set[str] = set()
@@ -145,7 +147,7 @@ def systems_section(runs: Path) -> list[str]:
         rows = [read(folder, every[folder.name]) for folder in folders]
         metrics = [row["metrics"] for row in rows]
         versions |= {", ".join(f"{key} {value}" for key, value in m["versions"].items()) for m in metrics}
-        shown = flags.format(psde="RUN_OF_PSDE")
+        shown = flags.format(runs="RUNS", seed="K")
         cells = [
             spread([m["accuracy"] for m in metrics], percent=True),
             spread([m["ece"] for m in metrics], percent=True),

@@ -53,3 +53,31 @@ def test_every_row_is_a_command_that_the_parser_takes():
     for run in load().RUNS.values():
         arguments = shlex.split(run.command)[3:]
         assert cli.configure(cli.parse(cli.train_parser(), arguments), arguments).epochs >= 1
+
+
+def test_a_system_has_a_row_once_all_its_seeds_are_there(tmp_path):
+    results = load()
+    flags = "--model resnet32 --width 4 --epochs 1 --limit-train 64 --limit-test 40 --batch-size 32 --threads 1"
+    values = []
+    for seed in results.SEEDS:
+        assert results.systems_section(tmp_path) == []
+        run = tmp_path / f"systems-resnet32-seed{seed}"
+        assert train([*shlex.split(flags), "--seed", str(seed), "--out", str(run)]) == 0
+        assert evaluate([str(run), "--ood", "noise", "--out", str(run / "ood-kmnist")]) == 0
+        values.append(json.loads((run / "metrics.json").read_text())["nll"])
+    cells = row_of("resnet32", tmp_path)
+    mean = sum(values) / 3
+    deviation = (sum((v - mean) ** 2 for v in values) / 2) ** 0.5
+    assert cells[3] == f"{mean:.4f} ± {deviation:.4f}"
+    assert "`python -m psdenets.train --model resnet32 --seed K`" in cells
+
+
+def test_every_system_is_a_command_that_the_parser_takes(tmp_path):
+    from psdenets import cli
+
+    (tmp_path / "metrics.json").write_text('{"seconds": 3.0}')
+    for run in load().systems().values():
+        arguments = shlex.split(run.flags.format(runs="RUNS"))
+        arguments = [str(tmp_path) if "RUNS" in argument else argument for argument in arguments]
+        config = cli.configure(cli.parse(cli.train_parser(), arguments), arguments)
+        assert config.dataset == "digits"

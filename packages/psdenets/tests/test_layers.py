@@ -73,3 +73,16 @@ def test_gradients_reach_state_time_and_weights(layer):
     inputs = [torch.rand((), generator=g, **t64), torch.randn(2, 2, 4, 5, generator=g, **t64)]
     inputs += [getattr(layer, name).detach() for name in names]
     assert torch.autograd.gradcheck(f, [x.requires_grad_() for x in inputs])
+
+
+@pytest.mark.parametrize("c_in", [1, 3])
+def test_results_lie_channels_last_even_where_the_image_has_one_channel(c_in):
+    """With a plain kernel a one-channel image would send everything after it into the slower layout."""
+    h = torch.rand(2, c_in, 6, 6).contiguous(memory_format=torch.channels_last)
+    t = torch.tensor(0.5)
+    first = TimedConv(c_in, 4)(t, h)
+    assert first.is_contiguous(memory_format=torch.channels_last)
+    assert not first.is_contiguous()
+    down = TimedConv(4, 4, stride=2)(t, first)
+    up = TimedConvTranspose(4, 4)(t, down, (6, 6))
+    assert up.is_contiguous(memory_format=torch.channels_last)

@@ -2,13 +2,17 @@
 
     conv([h, t 1]; [W, V]) + b  =  conv(h; W) + conv(t 1; V) + b
 
-The second term does not depend on h. It is not constant over the image either, because zero padding cuts the kernel at
-the borders; so it is a map with one image's size, computed once for a whole batch, and no channel is ever concatenated.
+The second term does not depend on h: it is computed once for a whole batch, and no channel is ever concatenated. It is
+not constant over the image either, as zero padding cuts the kernel at the borders. Pixel (i, j) sees the taps (a, b) with
+R[i, a] = C[j, b] = 1, and
+
+    map[i, j] = t sum_ab R[i, a] V[a, b] C[j, b] + b,     two products with matrices of zeros and ones.
 """
 
 from __future__ import annotations
 
 import math
+from functools import lru_cache
 from typing import final
 
 import torch
@@ -29,10 +33,10 @@ def timed_conv(t: Tensor, h: Tensor, weight: Tensor, time_weight: Tensor, bias: 
         bias: (out,).
         stride: step of the kernel.
     """
-    padding = weight.shape[-1] // 2
-    ones = h.new_ones((1, 1, *h.shape[-2:]))
-    time_map = F.conv2d(ones, t * time_weight, bias, stride, padding)
-    return F.conv2d(h, weight, None, stride, padding) + time_map
+    k = weight.shape[-1]
+    seen = tuple(taps_seen(n, k, stride, h.dtype, h.device) for n in h.shape[-2:])
+    out = F.conv2d(h, laid_out(weight), None, stride, k // 2)
+    return out.add_(time_map(t, time_weight[:, 0], bias, *seen))  # a convolution's gradient does not need its result
 
 
 def timed_conv_transpose(t: Tensor, h: Tensor, weight: Tensor, time_weight: Tensor, bias: Tensor, size: Pair) -> Tensor:
@@ -49,9 +53,51 @@ def timed_conv_transpose(t: Tensor, h: Tensor, weight: Tensor, time_weight: Tens
     k = weight.shape[-1]
     padding = k // 2
     rows, columns = (n - ((m - 1) * 2 - 2 * padding + k) for n, m in zip(size, h.shape[-2:], strict=True))
-    ones = h.new_ones((1, 1, *h.shape[-2:]))
-    time_map = F.conv_transpose2d(ones, t * time_weight, bias, 2, padding, (rows, columns))
-    return F.conv_transpose2d(h, weight, None, 2, padding, (rows, columns)) + time_map
+    seen = tuple(taps_reached(m, n, k, h.dtype, h.device) for m, n in zip(h.shape[-2:], size, strict=True))
+    out = F.conv_transpose2d(h, laid_out(weight), None, 2, padding, (rows, columns))
+    return out.add_(time_map(t, time_weight[0], bias, *seen))
+
+
+def laid_out(weight: Tensor) -> Tensor:
+    """A kernel (a, b, k, k) with its channels last in memory on a CPU.
+
+    Images of one channel are laid out both ways at once. There the kernel decides, and with a plain one everything
+    after it would be computed in the slower layout.
+    """
+    if weight.device.type != "cpu":
+        return weight
+    a, b, *k = weight.shape
+    rows = weight.reshape(a, *k, 1) if b == 1 else weight.permute(0, 2, 3, 1).contiguous()
+    return rows.permute(0, 3, 1, 2)
+
+
+def time_map(t: Tensor, time_weight: Tensor, bias: Tensor, rows: Tensor, columns: Tensor) -> Tensor:
+    """What time and bias add to each pixel, (out, H, W), channels last in memory.
+
+    Args:
+        t: time, a scalar.
+        time_weight: (out, k, k).
+        bias: (out,).
+        rows: which taps a row of pixels sees, zeros and ones, (H, k).
+        columns: likewise, (W, k).
+    """
+    by_row = rows @ (t * time_weight)  # (out, H, k)
+    channels_last = columns @ by_row.permute(1, 2, 0) + bias  # (H, W, out)
+    return channels_last.permute(2, 0, 1)
+
+
+@lru_cache(maxsize=256)
+def taps_seen(n: int, k: int, stride: int, dtype: torch.dtype, device: torch.device) -> Tensor:
+    """Taps a of a convolution that fall into the image at each output pixel i:  0 <= i stride + a - k // 2 < n."""
+    at = torch.arange(0, n, stride)[:, None] + torch.arange(k) - k // 2
+    return ((at >= 0) & (at < n)).to(device, dtype)
+
+
+@lru_cache(maxsize=256)
+def taps_reached(m: int, n: int, k: int, dtype: torch.dtype, device: torch.device) -> Tensor:
+    """Taps a of a transposed convolution, stride 2, that reach output pixel i from one of m:  2 j = i + k // 2 - a."""
+    twice = torch.arange(n)[:, None] + k // 2 - torch.arange(k)
+    return ((twice % 2 == 0) & (twice >= 0) & (twice < 2 * m)).to(device, dtype)
 
 
 @final
