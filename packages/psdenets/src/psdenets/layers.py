@@ -3,8 +3,8 @@
     conv([h, t 1]; [W, V]) + b  =  conv(h; W) + conv(t 1; V) + b
 
 The second term does not depend on h: it is computed once for a whole batch, and no channel is ever concatenated. It is
-not constant over the image either, as zero padding cuts the kernel at the borders. Pixel (i, j) sees the taps (a, b) with
-R[i, a] = C[j, b] = 1, and
+not constant over the image either, as zero padding cuts the kernel at the borders. Pixel (i, j) sees the taps (a, b)
+with R[i, a] = C[j, b] = 1, and
 
     map[i, j] = t sum_ab R[i, a] V[a, b] C[j, b] + b,     two products with matrices of zeros and ones.
 """

@@ -1,0 +1,155 @@
+"""Other ways to compute a training step of one block: what ours is measured against, on the same shapes and steps.
+
+floor         the convolutions and activations alone, with weights that do not change, in plain PyTorch
+torchsde      one SDE for the joint state (h, w, kl) by `torchsde.sdeint`, and by its adjoint
+torchdiffeq   one ODE for the joint state (h, w) by `torchdiffeq.odeint`: a network without noise
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple, final
+
+import torch
+import torchsde
+from torch import Tensor, nn
+from torch.nn import functional as F
+from torchdiffeq import odeint
+
+from psdenets import preset
+from psdenets.cuts import cuts_of
+from psdenets.models import DeepBlock
+
+
+class Shape(NamedTuple):
+    """A block of the paper: preset, channels and side of its images."""
+
+    preset: str
+    channels: int
+    side: int
+
+
+SHAPES = {
+    "mnist": Shape("mnist-{cut}", 1, 28),
+    "cifar10-1": Shape("cifar10-{cut}", 3, 32),
+    "cifar10-2": Shape("cifar10-{cut}", 12, 16),
+    "cifar10-3": Shape("cifar10-{cut}", 48, 8),
+}
+
+
+def images(shape: Shape, batch: int) -> Tensor:
+    """Hidden states at t = 0, channels last."""
+    h = torch.rand(batch, shape.channels, shape.side, shape.side, generator=torch.Generator().manual_seed(0))
+    return h.contiguous(memory_format=torch.channels_last)
+
+
+def block(shape: Shape, cut: str = "sde-bnn", **changes: object) -> DeepBlock:
+    """Ours: the block of a preset."""
+    config = preset(shape.preset.format(cut="sde-bnn" if cut == "none" else cut), gradient="backprop")
+    if cut == "none":
+        config = config.replace(cut="none")
+    config = config.replace(**changes)
+    return DeepBlock(config, shape.channels, cuts_of(config)[0], torch.Generator().manual_seed(0))
+
+
+def ours(deep: DeepBlock, h0: Tensor) -> None:
+    """Draw the weights, carry h, and back."""
+    path = deep.draw(1, torch.Generator().manual_seed(1))
+    (deep(h0, path).square().mean() + 1e-3 * path.kl.mean()).backward()
+
+
+@final
+class Floor(nn.Module):
+    """The paper's f_h without time, and with one set of weights for all steps."""
+
+    def __init__(self, channels: int, width: int) -> None:
+        super().__init__()
+        self.first = nn.Conv2d(channels, width, 3, padding=1)
+        self.down = nn.Conv2d(width, width, 3, stride=2, padding=1)
+        self.up = nn.ConvTranspose2d(width, width, 3, stride=2, padding=1, output_padding=1)
+        self.last = nn.Conv2d(width, channels, 3, padding=1)
+
+    def forward(self, h: Tensor) -> Tensor:
+        """Four convolutions, three activations."""
+        out: Tensor = self.last(F.softplus(self.up(F.softplus(self.down(F.softplus(self.first(h)))))))
+        return out
+
+
+def floor_of(shape: Shape) -> Floor:
+    """The floor under a block, laid out channels last."""
+    width = preset(shape.preset.format(cut="sde-bnn")).width
+    return Floor(shape.channels, width).to(memory_format=torch.channels_last)
+
+
+def floor(net: Floor, h0: Tensor, steps: int) -> None:
+    """As many evaluations as ours, and back."""
+    h = h0
+    for _ in range(steps):
+        h = h + net(h) * (1 / steps)
+    h.square().mean().backward()
+
+
+def concatenating(w: dict[str, Tensor], t: Tensor, h: Tensor) -> Tensor:
+    """The paper's f_h as it is written elsewhere: time is one more channel of every layer's input."""
+
+    def with_time(h: Tensor) -> Tensor:
+        return torch.cat([h, t.expand(len(h), 1, *h.shape[2:])], dim=1)
+
+    def kernel(layer: str, dim: int) -> Tensor:
+        return torch.cat([w[f"{layer}.weight"], w[f"{layer}.time_weight"]], dim=dim)
+
+    h = F.softplus(F.conv2d(with_time(h), kernel("first", 1), w["first.bias"], padding=1))
+    h = F.softplus(F.conv2d(with_time(h), kernel("down", 1), w["down.bias"], stride=2, padding=1))
+    h = F.softplus(F.conv_transpose2d(with_time(h), kernel("up", 0), w["up.bias"], 2, padding=1, output_padding=1))
+    return F.conv2d(with_time(h), kernel("last", 1), w["last.bias"], padding=1)
+
+
+@final
+class Joint(nn.Module):
+    """(h, w, kl) as one state for torchsde: noise for every coordinate is drawn, and multiplied by zero but for w."""
+
+    noise_type, sde_type = "diagonal", "ito"
+
+    def __init__(self, deep: DeepBlock, h0: Tensor) -> None:
+        super().__init__()
+        self.f_h, self.process = deep.f_h, deep.process
+        self.shape, self.split = h0.shape, [h0.numel(), deep.f_h.d, 1]
+
+    def start(self, h0: Tensor) -> Tensor:
+        """(h0, w0, 0), one row."""
+        return torch.cat([h0.reshape(-1), self.process.w0, h0.new_zeros(1)])[None]
+
+    def f(self, t: Tensor, y: Tensor) -> Tensor:
+        """Drifts of h, w and kl."""
+        h, w, _ = torch.split(y[0], self.split)
+        drift, prior = self.process.drift(t, w), self.process.prior
+        u = (drift - prior.drift(t, w)) / prior.diffusion(t, w)
+        dh = concatenating(self.f_h.unflatten(w), t, h.view(self.shape))
+        return torch.cat([dh.reshape(-1), drift, 0.5 * u.square().sum()[None]])[None]
+
+    def g(self, t: Tensor, y: Tensor) -> Tensor:
+        """sigma on w, zero elsewhere."""
+        h, w, kl = torch.split(y[0], self.split)
+        sigma = self.process.prior.diffusion(t, w)
+        return torch.cat([torch.zeros_like(h), sigma.expand_as(w), torch.zeros_like(kl)])[None]
+
+
+def torchsde_way(joint: Joint, h0: Tensor, steps: int, *, adjoint: bool = False) -> None:
+    """`torchsde.sdeint` over the joint state, and back."""
+    solve = torchsde.sdeint_adjoint if adjoint else torchsde.sdeint
+    ts = torch.tensor([0.0, 1.0])
+    y1 = solve(joint, joint.start(h0), ts, method="euler", dt=1 / steps)[-1, 0]
+    h, _, kl = torch.split(y1, joint.split)
+    (h.square().mean() + 1e-3 * kl.sum()).backward()
+
+
+def torchdiffeq_way(joint: Joint, h0: Tensor, steps: int) -> None:
+    """`torchdiffeq.odeint` over (h, w), and back."""
+
+    def field(t: Tensor, state: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:
+        h, w = state
+        return concatenating(joint.f_h.unflatten(w), t, h), joint.process.drift(t, w)
+
+    ts = torch.linspace(0, 1, steps + 1)
+    options = {"grid_constructor": lambda _f, _y, _t: ts}
+    h, _ = odeint(field, (h0, joint.process.w0), ts[[0, -1]], method="euler", options=options)
+    h[-1].square().mean().backward()
