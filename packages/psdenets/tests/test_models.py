@@ -288,3 +288,39 @@ def test_gradient_modes_agree_with_backpropagation(gradient):
         (F.cross_entropy(logits, torch.tensor([0, 1, 2])) + kl).backward()
         grads.append(torch.cat([p.grad.reshape(-1) for p in model.parameters()]))
     torch.testing.assert_close(grads[0], grads[1], rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize("method", ["euler", "midpoint", "reversible_heun"])
+@pytest.mark.parametrize("cut", CUTS)
+def test_samples_in_groups_predict_what_all_at_once_predict(cut, method, monkeypatch):
+    """Groups of one sample, with the way that samples share computed once."""
+    config = Config(**SMALL, **CUTS[cut], blocks="1-2", hidden_method=method, head="meanfield")
+    model = trained_a_little(build(config)).double()
+    x = images(5).double()
+    with torch.no_grad():
+        expected = model.logits(x, model.draw(4, at(3))).softmax(-1)
+    calls = []
+    real = Classifier.shared
+    monkeypatch.setattr(Classifier, "shared", lambda self, x, w: calls.append(1) or real(self, x, w))
+    monkeypatch.setattr("psdenets.models._GROUP_NUMBERS", 1)
+    found = model.predict_proba(x, 4, at(3), return_samples=True, batch_size=2)
+    # drifts of one sample and of four are summed in another order
+    torch.testing.assert_close(found, expected, rtol=0, atol=1e-12)
+    assert len(calls) == 3  # one for each batch of images, not for each group of samples
+
+
+def test_what_samples_share_is_bit_equal_to_what_each_computes():
+    model = trained_a_little(build(Config(**SMALL, **CUTS["network"], blocks="2-2")))
+    weights = model.draw(3, at(1))
+    with torch.no_grad():
+        state = model.shared(images(), weights)
+        assert (state.block, state.steps) == (3, 1)  # three blocks without noise, and Euler's first step of the last
+        assert torch.equal(model.rest(state, weights), model.logits(images(), weights))
+
+
+def test_a_block_without_noise_holds_one_path_for_all_samples():
+    model = build(Config(**SMALL, **CUTS["network"], blocks="2-2"))
+    quiet, noisy = model.draw(50, at()).paths[0], model.draw(50, at()).paths[-1]
+    assert quiet.w.shape == noisy.w.shape[:1] + quiet.w.shape[1:]
+    assert quiet.w.untyped_storage().nbytes() * 50 == quiet.w.numel() * 4
+    assert noisy.w.untyped_storage().nbytes() == noisy.w.numel() * 4

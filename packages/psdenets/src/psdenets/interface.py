@@ -9,6 +9,7 @@ them; ``forward`` and ``predict_proba`` do both.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 import torch
@@ -59,6 +60,18 @@ class ImageClassifier(nn.Module, ABC):
     def census(self) -> dict[str, int]:
         """How many numbers are trained, by kind."""
 
+    def draw_in_groups(self, samples: int, generator: torch.Generator | None = None) -> Iterator[Any]:
+        """The weights that ``draw`` gives, in groups of samples that fit into memory."""
+        yield self.draw(samples, generator)
+
+    def shared(self, x: Tensor, weights: Any) -> Any:  # noqa: ARG002 - where samples have nothing in common
+        """What all samples have in common of the way from images to logits: it depends on no group in particular."""
+        return x
+
+    def rest(self, state: Any, weights: Any) -> Tensor:
+        """The rest of that way, to logits (S, N, classes)."""
+        return self.logits(state, weights)
+
     def head_kl(self) -> Tensor:
         """KL of what is Gaussian beside the drawn KL, a scalar; never tempered."""
         return self.mean.new_zeros(())
@@ -88,9 +101,35 @@ class ImageClassifier(nn.Module, ABC):
         Probabilities are averaged, not logits or log-probabilities: only their average is a distribution that the
         posterior predicts.
         """
-        weights = self.draw(samples, generator)
-        probs = torch.cat([self.logits(part, weights).softmax(-1) for part in torch.split(x, batch_size)], dim=1)
+        probs, _ = self.predict_batches(torch.split(x, batch_size), samples, generator)
         return probs if return_samples else probs.mean(0)
+
+    @torch.no_grad()
+    def predict_batches(
+        self,
+        batches: Sequence[Tensor],
+        samples: int,
+        generator: torch.Generator | None = None,
+        dtype: torch.dtype | None = None,
+        after_batch: Callable[[], None] = lambda: None,
+    ) -> tuple[Tensor, Tensor]:
+        """(probabilities (S, N, classes), kl (S,)) of many images under the same samples, in bounded memory.
+
+        What samples share is computed once for each batch, whatever the number of groups.
+        """
+        states: list[Any] = []
+        probs, kl = [], []
+        for weights in self.draw_in_groups(samples, generator):
+            group = []
+            for b, x in enumerate(batches):
+                state = states[b] if b < len(states) else self.shared(x, weights)
+                group.append(self.rest(state, weights).to(dtype).softmax(-1))
+                if len(states) <= b and len(weights.kl) < samples:
+                    states.append(state)
+                after_batch()
+            probs.append(torch.cat(group, dim=1))
+            kl.append(weights.kl)
+        return torch.cat(probs), torch.cat(kl)
 
     def _check(self, x: Tensor) -> None:
         s = self.spec

@@ -5,6 +5,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple, cast, final
 
 import torch
@@ -18,12 +20,15 @@ from psdenets.heads import HeadWeights, head_of
 from psdenets.interface import ImageClassifier
 from psdenets.seeds import generator as generator_at
 from psdenets.squeeze import space_to_depth
-from sdeweights import OrnsteinUhlenbeck, PriorPlus, WeightPath, WeightProcess, bottleneck, flatten, flow
+from sdeweights import OrnsteinUhlenbeck, PriorPlus, WeightPath, WeightProcess, agreeing, bottleneck, flatten, flow
 
 if TYPE_CHECKING:
     from psdenets.config import Config
     from psdenets.spec import ImageSpec
     from sdeweights import Cut
+
+
+_GROUP_NUMBERS = 2**27  # half a gigabyte of weight paths
 
 
 class Weights(NamedTuple):
@@ -38,6 +43,17 @@ class Weights(NamedTuple):
         return torch.stack([path.kl for path in self.paths]).sum(0)
 
 
+class Hidden(NamedTuple):
+    """A hidden state (N, ...), how many steps of its block it has behind it, and which block that is.
+
+    Where a block is the first of its scale, h is squeezed already.
+    """
+
+    h: Tensor
+    steps: int
+    block: int
+
+
 @final
 class DeepBlock(nn.Module):
     """One interval of depth: hidden drift f_h, and the process its weights follow."""
@@ -49,24 +65,47 @@ class DeepBlock(nn.Module):
         self.grid = grid_of(config, cut)
         self.method, self.gradient = config.hidden_method, config.gradient
 
-    def draw(self, samples: int, generator: torch.Generator | None) -> WeightPath:
-        """Weight paths of so many samples."""
-        return self.process.sample(self.grid, samples, generator=generator)
+    @property
+    def noisy(self) -> bool:
+        """Whether samples differ in this block."""
+        return not self.process.cut.deterministic
 
-    def forward(self, h: Tensor, path: WeightPath) -> Tensor:
+    def draw(self, samples: int, generator: torch.Generator | None) -> WeightPath:
+        """Weight paths of so many samples; without noise they are one, seen many times."""
+        if self.noisy:
+            return self.process.sample(self.grid, samples, generator=generator)
+        path = self.process.sample(self.grid, 1, generator=generator)
+        return replace(path, w=path.w.expand(samples, -1, -1), kl=path.kl.expand(samples))
+
+    def forward(self, h: Tensor, path: WeightPath, first: int = 0) -> Tensor:
         """h at the end of the block: (N, ...) while all samples agree, (S, N, ...) once they do not.
 
         Samples that agree are carried once; where h differs but the weights do not, all go as one batch.
+
+        Args:
+            h: (N, ...) or (S, N, ...), at the grid point ``first``.
+            path: weights of S samples.
+            first: number of steps that h has behind it.
         """
+        if first == path.steps:
+            return h
         together = h.ndim == 4
         if path.shared == path.steps:
             batch = h if together else h.flatten(0, 1)
-            return flow(self.f_h, _laid_out(batch), path[:1], self.method, self.gradient)[0].reshape(h.shape)
+            return self._flow(batch, path[:1], first)[0].reshape(h.shape)
         if together:
-            return flow(self.f_h, _laid_out(h), path, self.method, self.gradient, per_sample=False)
-        return torch.cat(
-            [flow(self.f_h, _laid_out(h[i]), path[i], self.method, self.gradient) for i in range(path.samples)]
-        )
+            return self._flow(h, path, first)
+        return torch.cat([self._flow(h[i], path[i], first) for i in range(path.samples)])
+
+    def together(self, h: Tensor, path: WeightPath) -> tuple[Tensor, int]:
+        """h after the steps that all samples take together, and how many these are."""
+        steps = 0 if self.method == "reversible_heun" else agreeing(path, self.method)
+        return (self._flow(h, path[:1], 0, steps)[0] if steps else h), steps
+
+    def _flow(self, h: Tensor, path: WeightPath, first: int, last: int | None = None) -> Tensor:
+        last = path.steps if last is None else last
+        between = None if (first, last) == (0, path.steps) else (first, last)
+        return flow(self.f_h, _laid_out(h), path, self.method, self.gradient, per_sample=False, between=between)
 
 
 def _process(config: Config, w0: Tensor, cut: Cut, generator: torch.Generator) -> WeightProcess:
@@ -110,32 +149,56 @@ class Classifier(ImageClassifier):
         return [cast("DeepBlock", block) for block in self.blocks]
 
     def draw(self, samples: int = 1, generator: torch.Generator | None = None) -> Weights:
-        """Weights of so many samples. Sample i depends on the generator's state and on i alone.
+        """Weights of so many samples. Sample i depends on the generator's state and on i alone."""
+        return self._drawn(samples, self._streams(generator))
 
-        Every block takes a seed of its own from the generator, or the second block's noise would depend on how many
-        samples the first had drawn.
+    def draw_in_groups(self, samples: int, generator: torch.Generator | None = None) -> Iterator[Weights]:
+        """The weights that ``draw`` gives, in groups whose paths take half a gigabyte or are one sample."""
+        streams = self._streams(generator)
+        numbers = sum((block.grid.steps + 1) * block.process.d for block in self.deep_blocks if block.noisy)
+        size = max(1, min(samples, _GROUP_NUMBERS // max(1, numbers)))
+        for first in range(0, samples, size):
+            yield self._drawn(min(size, samples - first), streams)
+
+    def _streams(self, generator: torch.Generator | None) -> list[torch.Generator]:
+        """A generator for each block and for the head.
+
+        With a single one the second block's noise would depend on how many samples the first had drawn.
         """
-        device = self.mean.device
         at = "cpu" if generator is None else generator.device
         seeds = torch.randint(2**62, (len(self.blocks) + 1,), generator=generator, device=at).tolist()
-        streams = [torch.Generator(device).manual_seed(seed) for seed in seeds]
+        return [torch.Generator(self.mean.device).manual_seed(seed) for seed in seeds]
+
+    def _drawn(self, samples: int, streams: list[torch.Generator]) -> Weights:
         paths = tuple(block.draw(samples, g) for block, g in zip(self.deep_blocks, streams, strict=False))
         return Weights(paths, self.head.draw(samples, streams[-1]))
 
     def logits(self, x: Tensor, weights: Weights) -> Tensor:
         """Images (N, C, H, W) in [0, 1] -> logits (S, N, classes)."""
-        return self.carried(self.prepare(x), weights)
+        return self.rest(Hidden(self.prepare(x), 0, 0), weights)
 
     def prepare(self, x: Tensor) -> Tensor:
         """h_0 = a(x): normalised, squeezed, padded with zero channels."""
         return lifted(self.normalised(x), self.config)
 
-    def carried(self, h: Tensor, weights: Weights) -> Tensor:
-        """From h_0 to logits (S, N, classes)."""
+    def shared(self, x: Tensor, weights: Weights) -> Hidden:
+        """The hidden state where samples part: after the blocks without noise, and the first steps of the next."""
+        h = self.prepare(x)
         for b, (block, path) in enumerate(zip(self.deep_blocks, weights.paths, strict=True)):
             if b in self.squeezed_before:
                 h = space_to_depth(h)
+            if block.noisy:
+                return Hidden(*block.together(h, path), b)
             h = block(h, path)
+        return Hidden(h, 0, len(self.blocks))
+
+    def rest(self, state: Hidden, weights: Weights) -> Tensor:
+        """From any place in depth to logits (S, N, classes)."""
+        h, first, begun = state
+        for b in range(begun, len(self.blocks)):
+            if b != begun and b in self.squeezed_before:
+                h = space_to_depth(h)
+            h = self.deep_blocks[b](h, weights.paths[b], first if b == begun else 0)
         out = weights.head.logits(h.flatten(-3))
         return out.expand(len(weights.kl), -1, -1)
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import torch
@@ -13,6 +14,7 @@ from psdenets.data.images import to_unit
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
+    from torch import Tensor
 
     from psdenets.data import Images
     from psdenets.interface import ImageClassifier
@@ -51,11 +53,23 @@ def predict(
 
     Softmax in float64: in float32 a probability underflows to 0 at a logit gap of 104, and the NLL is infinite.
     """
-    weights = model.draw(samples, generator)
-    parts = []
-    for pixels in torch.split(images.pixels, batch_size):
-        logits = model.logits(to_unit(pixels.to(model.mean.device)), weights)
-        parts.append(logits.double().softmax(-1).cpu())
-        after_batch()
-    kl = float(weights.kl.mean() + model.head_kl())
-    return Predictions(torch.cat(parts, dim=1).numpy(), images.labels.numpy(), kl)
+    batches = Batches(images.pixels, batch_size, model.mean.device)
+    probs, kl = model.predict_batches(batches, samples, generator, torch.float64, after_batch)
+    return Predictions(probs.cpu().numpy(), images.labels.numpy(), float(kl.mean() + model.head_kl()))
+
+
+@dataclass(frozen=True)
+class Batches(Sequence["Tensor"]):
+    """Pixels as images in [0, 1], batch by batch, made when they are asked for."""
+
+    pixels: Tensor
+    size: int
+    device: torch.device
+
+    def __len__(self) -> int:
+        return -(-len(self.pixels) // self.size)
+
+    def __getitem__(self, b: Any) -> Any:
+        if not 0 <= b < len(self):
+            raise IndexError(b)
+        return to_unit(self.pixels[b * self.size : (b + 1) * self.size].to(self.device))

@@ -10,7 +10,7 @@ from sdeweights.brownian import Increments, draw
 from sdeweights.cuts import Cut
 from sdeweights.drifts import BottleneckDrift, PriorPlus, SplitDrift, bottleneck
 from sdeweights.errors import NonFiniteState
-from sdeweights.flow import flow
+from sdeweights.flow import agreeing, flow
 from sdeweights.functional import Functional, flatten
 from sdeweights.grid import Grid
 from sdeweights.kl import path_kl
@@ -32,6 +32,7 @@ __all__ = [
     "SplitDrift",
     "WeightPath",
     "WeightProcess",
+    "agreeing",
     "bottleneck",
     "draw",
     "flatten",

@@ -35,6 +35,7 @@ def flow(
     *,
     per_sample: bool | None = None,
     vectorize: bool = False,
+    between: tuple[int, int] | None = None,
 ) -> Tensor:
     """Hidden states at t = 1 for every sample of a path: (samples, batch, ...).
 
@@ -50,16 +51,35 @@ def flow(
             three axes or more of which the first is as long as there are samples; with four axes, which may be as many
             images, that is a ``ValueError``. Say it where a batch may be as large as the number of samples.
         vectorize: carry all samples at once by ``torch.vmap`` instead of one after the other.
+        between: go from one grid point to another, by their indices, instead of from the first to the last; h0 is then
+            the state at the first of them. For schemes whose state is h alone: not reversible_heun, not torchdiffeq.
 
     Example: for f_h(t, h, w) = w h with w = 1 throughout, Euler with n steps gives (1 + 1/n)^n h0.
     """
     if not isinstance(path, WeightPath) or not isinstance(h0, Tensor):
         raise ValueError(f"expected h0 as a Tensor and path as a WeightPath, got {_name(h0)} and {_name(path)}")
-    job = _Job.checked(as_hidden_drift(f_h), h0, path, method, gradient, _has_samples(h0, path, per_sample), vectorize)
+    has_samples = _has_samples(h0, path, per_sample)
+    ends = (0, path.steps) if between is None else between
+    job = _Job.checked(as_hidden_drift(f_h), h0, path, method, gradient, has_samples, vectorize, ends)
     h1 = job.run()
     if not bool(torch.isfinite(h1.detach()).all()):
         job.explain()
     return h1
+
+
+def agreeing(path: WeightPath, method: str = "euler") -> int:
+    """How many steps of h all samples take together: the weights agree that long.
+
+    A step of Euler looks at the weights at its left end alone, so it goes one step further than the others.
+
+    Example: the first nine of ten steps are deterministic.
+        >>> from sdeweights import Brownian, Cut, WeightProcess
+        >>> process = WeightProcess(torch.zeros(1), lambda t, w: -w, Brownian(), Cut.ode_first(0.1))
+        >>> agreeing(process.sample(10, samples=2)), agreeing(process.sample(10, samples=2), "rk4")
+        (10, 9)
+    """
+    left_only = method in SCHEMES and SCHEMES[method].left_only
+    return min(max(path.shared + left_only, 0), path.steps)
 
 
 def _name(value: object) -> str:
@@ -91,6 +111,7 @@ class _Job:
     gradient: str
     per_sample: bool
     vectorize: bool
+    ends: tuple[int, int]
 
     @classmethod
     def checked(
@@ -102,6 +123,7 @@ class _Job:
         gradient: str,
         per_sample: bool,
         vectorize: bool,
+        ends: tuple[int, int],
     ) -> _Job:
         if h0.ndim < 1 or not h0.is_floating_point() or h0.dtype != path.w.dtype or h0.device != path.w.device:
             raise ValueError(
@@ -117,7 +139,13 @@ class _Job:
             raise ValueError(
                 f'expected gradient="backprop" and vectorize=False with {method}, got {gradient!r}, {vectorize}'
             )
-        return cls(f_h, h0, path, method, gradient, per_sample, vectorize)
+        if ends != (0, path.steps):
+            first, last = ends
+            if not 0 <= first < last <= path.steps:
+                raise ValueError(f"expected grid points 0 <= first < last <= {path.steps} in between, got {ends}")
+            if adaptive or method == "reversible_heun":
+                raise ValueError(f"expected euler, midpoint or rk4 between two grid points, got {method}")
+        return cls(f_h, h0, path, method, gradient, per_sample, vectorize, ends)
 
     def run(self) -> Tensor:
         """h1, (samples, batch, ...)."""
@@ -127,15 +155,17 @@ class _Job:
 
     def _stepwise(self, scheme: HiddenScheme, mode: Callable[..., State]) -> Tensor:
         path, f_h = self.path, self.f_h
-        legs = _legs(path)
+        first, last = self.ends
+        steps = last - first
+        legs = [sample[first:last] for sample in _legs(path)]
         if self.per_sample:
             begun, states = 0, [scheme.start(f_h, legs[i][0], h) for i, h in enumerate(self.h0)]
         else:
             # Going back a step needs the weights at its end, which for Euler's last shared step differ.
-            begun = min(path.shared + (scheme.left_only and self.gradient != "adjoint"), path.steps)
-            begun = max(begun, 0) if path.samples > 1 else 0
+            begun = agreeing(path, self.method) if self.gradient != "adjoint" else path.shared
+            begun = min(max(begun - first, 0), steps) if path.samples > 1 else 0
             state = mode(f_h, scheme, legs[0][:begun], scheme.start(f_h, legs[0][0], self.h0))
-            if begun == path.steps:
+            if begun == steps:
                 return state[0].expand(path.samples, *self.h0.shape)
             states = [state] * path.samples
         if self.vectorize:
@@ -174,8 +204,9 @@ class _Job:
         scheme = SCHEMES[self.method]() if self.method in SCHEMES else SCHEMES["euler"]()
         with torch.no_grad():
             for i, legs in enumerate(_legs(path)):
-                state = scheme.start(self.f_h, legs[0], self.h0[i] if self.per_sample else self.h0)
-                for k, leg in enumerate(legs):
+                first, last = self.ends
+                state = scheme.start(self.f_h, legs[first], self.h0[i] if self.per_sample else self.h0)
+                for k, leg in enumerate(legs[first:last], first):
                     before, state = state, scheme.step(self.f_h, leg, state)
                     if not bool(torch.isfinite(state[0]).all()):
                         raise NonFiniteState(

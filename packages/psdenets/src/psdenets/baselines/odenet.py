@@ -14,7 +14,7 @@ from torchdiffeq import odeint
 
 from psdenets.blocks import hidden_drift
 from psdenets.config import ADAPTIVE
-from psdenets.models import Classifier, block_shapes, first_of_scales, lifted
+from psdenets.models import Classifier, Hidden, block_shapes, first_of_scales, lifted
 from psdenets.seeds import generator
 from psdenets.squeeze import space_to_depth
 
@@ -83,4 +83,4 @@ class HyperODENet(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """Logits."""
-        return self.deep.carried(lifted(x, self.deep.config), self.deep.draw(1))[0]
+        return self.deep.rest(Hidden(lifted(x, self.deep.config), 0, 0), self.deep.draw(1))[0]
