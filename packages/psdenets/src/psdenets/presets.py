@@ -105,7 +105,7 @@ _CPU_RESNET: Values = {"dataset": "mnist", "blocks": "1-1-1", "epochs": 5}
 _CPU_SYSTEMS: dict[str, Values] = {
     "mnist-cpu-resnet32": {**_CPU_RESNET, "model": "resnet32"},
     "mnist-cpu-resnet32-laplace": {**_CPU_RESNET, "model": "resnet32-laplace", "test_samples": 10},
-    "mnist-cpu-ensemble": {**_CPU_RESNET, "model": "ensemble", "members": 3, "epochs": 2},
+    "mnist-cpu-ensemble": {**_CPU_RESNET, "model": "ensemble", "members": 3, "epochs": 1},
     "mnist-cpu-mfvi-odenet": {**_CPU["mnist"], "model": "mfvi-odenet", "cut": "none"},
 }
 
