@@ -71,6 +71,8 @@ def test_a_system_is_evaluated_on_foreign_images_and_classifies_files(model, run
     assert evaluate([str(path), "--ood", "noise", "--limit-test", "20", "--out", str(tmp_path / "e")]) == 0
     metrics = json.loads((tmp_path / "e" / "metrics.json").read_text())["metrics"]
     assert 0 <= metrics["ood"]["auroc"] <= 1
+    with np.load(tmp_path / "e" / "predictions.npz") as again, np.load(path / "predictions.npz") as first:
+        np.testing.assert_allclose(again["probs"], first["probs"][:, :20], rtol=0, atol=1e-6)  # all members, all draws
     Image.fromarray(np.zeros((8, 8), np.uint8)).save(tmp_path / "black.png")
     capsys.readouterr()
     assert predict([str(path), str(tmp_path / "black.png"), "--samples", "2", "--json"]) == 0

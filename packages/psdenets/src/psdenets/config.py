@@ -172,6 +172,11 @@ class Config:
             return self.kappa
         return self.kappa_base / self.noisy_share if self.noisy_share > 0 else self.kappa_base
 
+    @property
+    def final_samples(self) -> int:
+        """Samples of the final evaluation: those of the flag, or all members of an ensemble."""
+        return self.members if self.model == "ensemble" else self.test_samples
+
     def replace(self, **changes: Any) -> Config:
         """A copy with some values changed, checked again."""
         return dataclasses.replace(self, **changes)

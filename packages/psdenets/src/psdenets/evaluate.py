@@ -70,7 +70,7 @@ def evaluate(args: argparse.Namespace) -> str:
     config = model.config
     root = args.data_root or os.environ.get(VARIABLE) or config.data_root
     config = config.replace(data_root=root, limit_test=args.limit_test or config.limit_test, download=False)
-    samples, seed = args.samples or config.test_samples, config.seed if args.seed is None else args.seed
+    samples, seed = args.samples or config.final_samples, config.seed if args.seed is None else args.seed
     out = RunDir(Path(args.out) if args.out else Path(args.run_dir) / "evaluation")
     test = load_splits(config).test
     inside = predict(model, test, samples, generator(seed, "final"))

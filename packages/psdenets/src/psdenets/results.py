@@ -32,7 +32,7 @@ def write_results(run: RunDir, config: Config, model: ImageClassifier, test: Ima
     """Write everything that a finished run holds; returns the summary to print."""
     weights = {name: tensor.detach().cpu().contiguous() for name, tensor in model.state_dict().items()}
     atomically(run.file("model.safetensors"), lambda path: save_file(weights, path))
-    predictions = predict(model, test, config.test_samples, generator(config.seed, "final"))
+    predictions = predict(model, test, config.final_samples, generator(config.seed, "final"))
     metrics = {
         **predictions.metrics(),
         "seconds": round(course.seconds, 3),

@@ -30,9 +30,7 @@ def train_members(config: Config, run: RunDir) -> int:
             return status
     device = device_of(config.device)
     model = Ensemble(config, splits.spec, [load(member.path, device) for member in members]).to(device).eval()
-    sys.stdout.write(
-        write_results(run, config.replace(test_samples=config.members), model, splits.test, _joined(run, members))
-    )
+    sys.stdout.write(write_results(run, config, model, splits.test, _joined(run, members)))
     return 0
 
 
