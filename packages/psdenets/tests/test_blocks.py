@@ -48,8 +48,8 @@ def test_a_block_with_flat_weights_computes_what_the_module_computes(name):
 
 
 def test_activations_have_their_values_at_one():
-    x = torch.tensor(1.0, dtype=torch.float64)
-    values = {name: f(x).item() for name, f in ACTIVATIONS.items()}
+    x, m = torch.full((1, 1, 1, 1), 0.25, dtype=torch.float64), torch.full((1, 1, 1), 0.75, dtype=torch.float64)
+    values = {name: then(x, m).item() for name, then in ACTIVATIONS.items()}
     expected = {"softplus": 1.3132616875182228, "tanh": 0.7615941559557649, "elu": 1.0,
                 "swish": 0.7310585786300049, "rbf": 0.36787944117144233}  # fmt: skip
     assert values == pytest.approx(expected, abs=1e-12)

@@ -9,29 +9,21 @@ with the activation between layers, and time as an extra input channel of each.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import final
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
 
+from psdenets import pointwise
 from psdenets.layers import TimedConv, TimedConvTranspose
+from psdenets.pointwise import Then
 
-ActivationFunction = Callable[[Tensor], Tensor]
-
-
-def rbf(x: Tensor) -> Tensor:
-    """exp(-x^2)."""
-    return torch.exp(-x.square())
-
-
-ACTIVATIONS: dict[str, ActivationFunction] = {
-    "softplus": F.softplus,
-    "tanh": torch.tanh,
-    "elu": F.elu,
-    "swish": F.silu,
-    "rbf": rbf,
+ACTIVATIONS: dict[str, Then] = {
+    "softplus": pointwise.softplus,
+    "tanh": pointwise.tanh,
+    "elu": pointwise.elu,
+    "swish": pointwise.swish,
+    "rbf": pointwise.rbf,
 }
 
 
@@ -39,7 +31,7 @@ ACTIVATIONS: dict[str, ActivationFunction] = {
 class Strided(nn.Module):
     """The paper's f_h. Any height and width will do: an odd one is halved rounding up, and restored."""
 
-    def __init__(self, channels: int, width: int, activation: ActivationFunction, generator: torch.Generator) -> None:
+    def __init__(self, channels: int, width: int, activation: Then, generator: torch.Generator) -> None:
         super().__init__()
         self.first = TimedConv(channels, width, generator=generator)
         self.down = TimedConv(width, width, stride=2, generator=generator)
@@ -50,9 +42,9 @@ class Strided(nn.Module):
     def forward(self, t: Tensor, h: Tensor) -> Tensor:
         """f_h at time t, of h's shape."""
         size = (h.shape[-2], h.shape[-1])
-        h = self.activation(self.first(t, h))
-        h = self.activation(self.down(t, h))
-        h = self.activation(self.up(t, h, size))
+        h = self.first(t, h, self.activation)
+        h = self.down(t, h, self.activation)
+        h = self.up(t, h, size, self.activation)
         out: Tensor = self.last(t, h)
         return out
 
@@ -65,7 +57,7 @@ class Plain(nn.Module):
         self,
         channels: int,
         width: int,
-        activation: ActivationFunction,
+        activation: Then,
         generator: torch.Generator,
         kernels: tuple[int, ...],
     ) -> None:
@@ -80,7 +72,7 @@ class Plain(nn.Module):
         """f_h at time t, of h's shape."""
         *hidden, last = self.layers
         for layer in hidden:
-            h = self.activation(layer(t, h))
+            h = layer(t, h, self.activation)
         out: Tensor = last(t, h)
         return out
 

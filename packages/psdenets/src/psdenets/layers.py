@@ -19,10 +19,14 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from psdenets.pointwise import Then, plus
+
 Pair = tuple[int, int]
 
 
-def timed_conv(t: Tensor, h: Tensor, weight: Tensor, time_weight: Tensor, bias: Tensor, stride: int = 1) -> Tensor:
+def timed_conv(
+    t: Tensor, h: Tensor, weight: Tensor, time_weight: Tensor, bias: Tensor, stride: int = 1, then: Then = plus
+) -> Tensor:
     """Convolution of [h, t], (N, in, H, W) -> (N, out, ceil(H / stride), ceil(W / stride)).
 
     Args:
@@ -32,14 +36,17 @@ def timed_conv(t: Tensor, h: Tensor, weight: Tensor, time_weight: Tensor, bias: 
         time_weight: kernel of the time channel, (out, 1, k, k).
         bias: (out,).
         stride: step of the kernel.
+        then: how the time map is added, with an activation perhaps.
     """
     k = weight.shape[-1]
     seen = tuple(taps_seen(n, k, stride, h.dtype, h.device) for n in h.shape[-2:])
     out = F.conv2d(h, laid_out(weight), None, stride, k // 2)
-    return out.add_(time_map(t, time_weight[:, 0], bias, *seen))  # a convolution's gradient does not need its result
+    return then(out, time_map(t, time_weight[:, 0], bias, *seen))
 
 
-def timed_conv_transpose(t: Tensor, h: Tensor, weight: Tensor, time_weight: Tensor, bias: Tensor, size: Pair) -> Tensor:
+def timed_conv_transpose(
+    t: Tensor, h: Tensor, weight: Tensor, time_weight: Tensor, bias: Tensor, size: Pair, then: Then = plus
+) -> Tensor:
     """Transposed convolution of [h, t] with stride 2, (N, in, ceil(H / 2), ceil(W / 2)) -> (N, out, H, W).
 
     Args:
@@ -49,13 +56,14 @@ def timed_conv_transpose(t: Tensor, h: Tensor, weight: Tensor, time_weight: Tens
         time_weight: kernel of the time channel, (1, out, k, k).
         bias: (out,).
         size: (H, W) of the result; even and odd sizes differ in one row of output padding.
+        then: how the time map is added, with an activation perhaps.
     """
     k = weight.shape[-1]
     padding = k // 2
     rows, columns = (n - ((m - 1) * 2 - 2 * padding + k) for n, m in zip(size, h.shape[-2:], strict=True))
     seen = tuple(taps_reached(m, n, k, h.dtype, h.device) for m, n in zip(h.shape[-2:], size, strict=True))
     out = F.conv_transpose2d(h, laid_out(weight), None, 2, padding, (rows, columns))
-    return out.add_(time_map(t, time_weight[0], bias, *seen))
+    return then(out, time_map(t, time_weight[0], bias, *seen))
 
 
 def laid_out(weight: Tensor) -> Tensor:
@@ -117,9 +125,9 @@ class TimedConv(nn.Module):
         self.bias = _uniform((c_out,), bound, generator)
         self.stride = stride
 
-    def forward(self, t: Tensor, h: Tensor) -> Tensor:
+    def forward(self, t: Tensor, h: Tensor, then: Then = plus) -> Tensor:
         """See `timed_conv`."""
-        return timed_conv(t, h, self.weight, self.time_weight, self.bias, self.stride)
+        return timed_conv(t, h, self.weight, self.time_weight, self.bias, self.stride, then)
 
 
 @final
@@ -133,9 +141,9 @@ class TimedConvTranspose(nn.Module):
         self.time_weight = _uniform((1, c_out, kernel, kernel), bound, generator)
         self.bias = _uniform((c_out,), bound, generator)
 
-    def forward(self, t: Tensor, h: Tensor, size: Pair) -> Tensor:
+    def forward(self, t: Tensor, h: Tensor, size: Pair, then: Then = plus) -> Tensor:
         """See `timed_conv_transpose`."""
-        return timed_conv_transpose(t, h, self.weight, self.time_weight, self.bias, size)
+        return timed_conv_transpose(t, h, self.weight, self.time_weight, self.bias, size, then)
 
 
 def _uniform(shape: tuple[int, ...], bound: float, generator: torch.Generator | None) -> nn.Parameter:

@@ -1,0 +1,83 @@
+"""What lies between convolutions against PyTorch's own operations: values, gradients, extremes, transformations."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch.nn import functional as F
+
+from psdenets import pointwise
+
+t64 = {"dtype": torch.float64}
+PLAIN = {"softplus": F.softplus, "tanh": torch.tanh, "elu": F.elu, "swish": F.silu, "plus": lambda z: z,
+         "rbf": lambda z: torch.exp(-z.square())}  # fmt: skip
+
+
+def pair(seed, *, last=True, scale=3.0, dtype=torch.float64):
+    g = torch.Generator().manual_seed(seed)
+    x = scale * torch.randn(5, 3, 4, 6, generator=g, dtype=dtype)
+    m = torch.randn(3, 4, 6, generator=g, dtype=dtype)
+    layout = torch.channels_last if last else torch.contiguous_format
+    return x.contiguous(memory_format=layout).requires_grad_(), m.requires_grad_()
+
+
+@pytest.mark.parametrize("last", [True, False], ids=["channels-last", "channels-first"])
+@pytest.mark.parametrize("name", PLAIN)
+def test_values_and_gradients_are_those_of_the_plain_operations(name, last):
+    x, m = pair(0, last=last)
+    upstream = torch.randn(x.shape, generator=torch.Generator().manual_seed(1), **t64)
+    ours, plain = getattr(pointwise, name)(x, m), PLAIN[name](x + m)
+    torch.testing.assert_close(ours, plain, rtol=0, atol=1e-12)
+    for a, b in zip(*(torch.autograd.grad(y, (x, m), upstream) for y in (ours, plain)), strict=True):
+        torch.testing.assert_close(a, b, rtol=0, atol=1e-12)  # sums over five images in another order
+
+
+@pytest.mark.parametrize("name", ["plus", "softplus"])
+def test_first_and_second_derivatives_agree_with_finite_differences(name):
+    x, m = (z.detach()[..., :2, :2].clone().requires_grad_() for z in pair(1))
+    assert torch.autograd.gradcheck(getattr(pointwise, name), (x, m))
+    assert torch.autograd.gradgradcheck(getattr(pointwise, name), (x, m))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_softplus_of_any_finite_number_is_finite_and_right(dtype):
+    extremes = torch.tensor([-1e30, -1000, -50, 0, 50, 88, 89, 1000, 1e30], dtype=dtype)
+    x = extremes.view(1, 1, 3, 3).clone().requires_grad_()
+    y = pointwise.softplus(x, torch.zeros(1, 3, 3, dtype=dtype))
+    y.sum().backward()
+    torch.testing.assert_close(y, F.softplus(x), rtol=1e-6, atol=1e-7)
+    torch.testing.assert_close(x.grad, torch.sigmoid(x), rtol=1e-6, atol=1e-7)
+    assert y.flatten()[3].item() == pytest.approx(0.6931471805599453, abs=1e-7)
+    assert y.flatten()[-1].item() == extremes[-1].item()
+
+
+def test_softplus_in_float32_is_within_one_rounding_of_one():
+    z = torch.linspace(-20, 20, 4001).view(1, 1, 1, -1)
+    exact = F.softplus(z.double())
+    error = (pointwise.softplus(z, torch.zeros(1, 1, 4001)).double() - exact).abs() / exact.clamp(min=1)
+    assert error.max() < 2 * torch.finfo(torch.float32).eps
+
+
+@pytest.mark.parametrize("name", ["plus", "softplus"])
+@pytest.mark.parametrize("in_dims", [(0, 0), (0, None), (None, 0), (2, 1)])
+def test_vmap_is_a_loop(name, in_dims):
+    g = torch.Generator().manual_seed(2)
+    shapes = ((5, 3, 4, 6), (3, 4, 6))
+    args = [
+        torch.randn(shape if dim is None else (*shape[:dim], 7, *shape[dim:]), generator=g, **t64)
+        for shape, dim in zip(shapes, in_dims, strict=True)
+    ]
+    f = getattr(pointwise, name)
+    loop = torch.stack(
+        [f(*(z if dim is None else z.select(dim, k) for z, dim in zip(args, in_dims, strict=True))) for k in range(7)]
+    )
+    torch.testing.assert_close(torch.vmap(f, in_dims)(*args), loop, rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("name", ["plus", "softplus"])
+def test_the_result_keeps_channels_last(name):
+    x, m = pair(3)
+    y = getattr(pointwise, name)(x, m)
+    (gx,) = torch.autograd.grad(y, x, torch.ones_like(y))
+    assert y.is_contiguous(memory_format=torch.channels_last)
+    assert gx.is_contiguous(memory_format=torch.channels_last)
