@@ -108,6 +108,9 @@ class Config:
     # training
     epochs: int = _flag(30, "passes over the training images")
     batch_size: int = _flag(64, "images a step")
+    piece: int | None = _flag(
+        None, "images that go forth and back at once: less memory, the same gradient (default: the batch)"
+    )
     samples: int = _flag(1, "weight paths a training step; losses are averaged")
     test_samples: int = _flag(16, "weight paths of the final evaluation")
     epoch_samples: int = _flag(1, "weight paths of the evaluation after each epoch")
@@ -260,7 +263,7 @@ def _check_systems(c: Config) -> None:
 def _check_training(c: Config) -> None:
     for name in ("epochs", "batch_size", "samples", "test_samples", "epoch_samples"):
         _require(getattr(c, name) >= 1, "at least 1", name, getattr(c, name))
-    for name in ("limit_train", "limit_test", "threads"):
+    for name in ("limit_train", "limit_test", "threads", "piece"):
         value = getattr(c, name)
         _require(value is None or value >= 1, "at least 1", name, value)
     for name in ("clip", "max_seconds"):

@@ -36,7 +36,16 @@ def objective(logits: Tensor, labels: Tensor, kl: Tensor, head_kl: Tensor, kappa
 
     Example: at kappa = 1/2 a KL of 3 over 100 images adds 3 / 100.
     """
-    nll = F.cross_entropy(logits.flatten(0, 1), labels.repeat(len(logits)))
+    return with_kl(mean_nll(logits, labels), kl, head_kl, kappa, n_train)
+
+
+def mean_nll(logits: Tensor, labels: Tensor) -> Tensor:
+    """Over images and samples, logits (S, N, C) and labels (N,)."""
+    return F.cross_entropy(logits.flatten(0, 1), labels.repeat(len(logits)))
+
+
+def with_kl(nll: Tensor, kl: Tensor, head_kl: Tensor, kappa: float, n_train: int) -> Loss:
+    """The loss of a batch whose mean NLL is known."""
     mean_kl = kl.mean()
     return Loss(nll + (2 * kappa * mean_kl + head_kl) / n_train, nll, mean_kl, head_kl)
 

@@ -13,6 +13,7 @@ from types import FrameType
 
 import torch
 
+from psdenets.allocator import keep_freed_memory
 from psdenets.building import trainable_of
 from psdenets.checkpoint import Checkpoints
 from psdenets.config import Config
@@ -58,6 +59,7 @@ def descend(config: Config, run: RunDir, resume_with: str) -> int:
         from psdenets.baselines.laplace import laplace_torch
 
         laplace_torch()  # an hour of training before it turns out to be missing would be lost
+    keep_freed_memory()
     device = device_of(config.device)
     splits = load_splits(config)
     torch.set_num_threads(config.threads or threads_for(config, splits.spec))

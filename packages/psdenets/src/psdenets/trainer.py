@@ -25,7 +25,9 @@ from psdenets.data import Images, Splits
 from psdenets.data.augment import augmented
 from psdenets.data.images import to_unit
 from psdenets.interface import ImageClassifier
-from psdenets.objective import kappa_at, objective
+from psdenets.models import Classifier
+from psdenets.objective import kappa_at, mean_nll, with_kl
+from psdenets.pieces import in_pieces
 from psdenets.predictions import Predictions, predict
 from psdenets.schedules import rate
 from psdenets.seeds import generator
@@ -97,8 +99,9 @@ class Trainer:
         kappa = kappa_at(at.step / self.batches, config.kl_weight, config.kappa_warmup)
         try:
             weights = self.model.draw(config.samples, generator(config.seed, "noise", at.step))
-            logits = self.model.logits(x, weights)
-            loss = objective(logits, labels, weights.kl, self.model.head_kl(), kappa, len(self.splits.train))
+            self.optimizer.zero_grad()
+            logits, nll = self._logits_and_nll(x, labels, weights)
+            loss = with_kl(nll, weights.kl, self.model.head_kl(), kappa, len(self.splits.train))
             self._descend(loss.loss)
         except (NonFiniteState, RuntimeError) as error:
             if isinstance(error, NonFiniteState) or "non-finite" in str(error):
@@ -195,8 +198,14 @@ class Trainer:
         pixels = augmented(images.pixels, config.augment, generator(config.seed, "augment", at.step))
         return to_unit(pixels.to(self.device)), images.labels.to(self.device)
 
+    def _logits_and_nll(self, x: Tensor, labels: Tensor, weights: Any) -> tuple[Tensor, Tensor]:
+        size = self.config.piece
+        if size is not None and size < len(x) and isinstance(self.model, Classifier):
+            return in_pieces(self.model, x, labels, weights, size)
+        logits = self.model.logits(x, weights)
+        return logits, mean_nll(logits, labels)
+
     def _descend(self, loss: Tensor) -> None:
-        self.optimizer.zero_grad()
         loss.backward()  # type: ignore[no-untyped-call]
         most = math.inf if self.config.clip is None else self.config.clip
         nn.utils.clip_grad_norm_(self.model.parameters(), most, error_if_nonfinite=True)

@@ -1,0 +1,110 @@
+"""A batch that goes forth and back in pieces has the gradient of the batch."""
+
+from __future__ import annotations
+
+import platform
+import subprocess
+import sys
+
+import pytest
+import torch
+
+from psdenets import BadInput, Config, build
+from psdenets.allocator import keep_freed_memory
+from psdenets.data import load_splits
+from psdenets.objective import objective, with_kl
+from psdenets.pieces import in_pieces
+from psdenets.trainer import Trainer
+
+CUTS = {
+    "none": {"cut": "none"},
+    "full": {"cut": "full"},
+    "ode-first": {"cut": "vertical", "ratio": 0.25},
+    "fixed": {"cut": "vertical", "order": "sde-first", "ratio": 0.25, "at_t2": "fixed"},
+    "learned": {"cut": "vertical", "order": "sde-first", "ratio": 0.25, "at_t2": "learned"},
+    "both": {"cut": "both", "ratio": 0.25, "share": 0.5},
+    "network": {"cut": "vertical", "ratio": 0.25, "scope": "network", "blocks": "1-1"},
+}
+
+
+def moved(config):
+    g = torch.Generator().manual_seed(7)
+    model = build(config).double()
+    with torch.no_grad():
+        for p in model.parameters():
+            p.add_(0.05 * torch.randn(p.shape, generator=g, dtype=torch.float64))
+    return model
+
+
+def gradients(model, loss):
+    return torch.autograd.grad(loss, list(model.parameters()), allow_unused=True)
+
+
+@pytest.mark.parametrize("size", [1, 3, 4, 7])
+@pytest.mark.parametrize("cut", CUTS)
+def test_the_gradient_in_pieces_is_that_of_the_batch(cut, size):
+    config = Config(width=4, steps=8, drift="1-4-1", samples=2, head="meanfield", **CUTS[cut])
+    model = moved(config)
+    g = torch.Generator().manual_seed(0)
+    x, labels = torch.rand(7, 1, 8, 8, generator=g, dtype=torch.float64), torch.arange(7)
+    weights = model.draw(2, torch.Generator().manual_seed(1))
+    whole = objective(model.logits(x, weights), labels, weights.kl, model.head_kl(), 0.5, 7)
+    expected = gradients(model, whole.loss)
+    weights = model.draw(2, torch.Generator().manual_seed(1))
+    pieces = in_pieces(model, x, labels, weights, size)
+    loss = with_kl(pieces.nll, weights.kl, model.head_kl(), 0.5, 7)
+    assert loss.loss.item() == pytest.approx(whole.loss.item(), rel=1e-12)
+    assert not pieces.logits.requires_grad
+    for a, b in zip(gradients(model, loss.loss), expected, strict=True):
+        torch.testing.assert_close(a, b, rtol=1e-12, atol=1e-12)  # the same sums in another order
+    assert any(b.abs().max() > 1e-3 for b in expected)
+
+
+def test_training_in_pieces_goes_where_training_with_whole_batches_goes():
+    config = Config(width=4, steps=4, drift="1-4-1", batch_size=16, limit_train=64, limit_test=10, cut="full")
+    ends = []
+    for piece in (None, 5, 16, 99):
+        trainer = Trainer(config.replace(piece=piece), load_splits(config), torch.device("cpu"))
+        reports = [trainer.step() for _ in range(3)]
+        ends.append((torch.cat([p.detach().flatten() for p in trainer.model.parameters()]), reports))
+    for weights, reports in ends[1:]:
+        # Adam divides by the root of a squared gradient, which magnifies rounding of the smallest gradients
+        torch.testing.assert_close(weights, ends[0][0], rtol=0, atol=1e-3)
+        assert [r.nll for r in reports] == pytest.approx([r.nll for r in ends[0][1]], rel=1e-4)
+    assert torch.equal(ends[2][0], ends[0][0])  # a piece as large as the batch is the batch
+    assert torch.equal(ends[3][0], ends[0][0])
+
+
+def test_a_piece_of_nothing_is_refused():
+    with pytest.raises(BadInput, match="expected --piece at least 1, got 0"):
+        Config(piece=0)
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="the setting is glibc's")
+def test_freed_memory_is_kept_and_not_taken_from_the_system_again():
+    script = """
+import resource, sys, torch
+from psdenets.allocator import keep_freed_memory
+if sys.argv[1] == "keep":
+    assert keep_freed_memory()
+torch.set_num_threads(1)
+for _ in range(5):
+    blocks = [torch.ones(2**24) for _ in range(4)]  # 64 MB each
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+    del blocks
+    blocks = [torch.ones(2**24) for _ in range(4)]
+    faults = resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before
+    del blocks
+print(faults)
+"""
+    kept, plain = (
+        int(subprocess.run([sys.executable, "-c", script, how], capture_output=True, text=True, check=True).stdout)
+        for how in ("keep", "plain")
+    )
+    assert kept < 100  # four blocks are 65,536 pages
+    assert plain > 10 * kept  # without the setting they are taken from the system again
+
+
+def test_variables_that_set_the_allocator_have_the_last_word(monkeypatch):
+    monkeypatch.setenv("MALLOC_MMAP_MAX_", "10")
+    assert not keep_freed_memory()
