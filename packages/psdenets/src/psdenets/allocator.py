@@ -1,8 +1,8 @@
 """Memory that one training step frees is kept for the next one.
 
-glibc gives large blocks back to the system when they are freed, and the system hands them out again page by page, zeroed.
-For a batch of 128 CIFAR-10 images on the paper's network that takes as long as the arithmetic. Accelerators are not concerned,
-nor are other C libraries, which have no such call.
+glibc gives large blocks back to the system when they are freed, and the system hands them out again page by page, full
+of zeros. For 128 CIFAR-10 images in a block of the paper's network that takes nearly as long as the arithmetic.
+Accelerators are not concerned, nor are other C libraries, which have no such call.
 """
 
 from __future__ import annotations

@@ -15,6 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from psdenets import pointwise
+from psdenets.compiled import compiled
 from psdenets.layers import TimedConv, TimedConvTranspose
 from psdenets.pointwise import Then
 
@@ -77,7 +78,9 @@ class Plain(nn.Module):
         return out
 
 
-def hidden_drift(name: str, channels: int, width: int, activation: str, generator: torch.Generator) -> nn.Module:
+def hidden_drift(
+    name: str, channels: int, width: int, activation: str, generator: torch.Generator, *, fuse: bool = False
+) -> nn.Module:
     """The f_h of that name, with fresh weights.
 
     Example:
@@ -85,7 +88,7 @@ def hidden_drift(name: str, channels: int, width: int, activation: str, generato
         >>> sum(p.numel() for p in f_h.parameters())
         19978
     """
-    function = ACTIVATIONS[activation]
+    function = compiled(activation) if fuse else ACTIVATIONS[activation]
     if name == "strided":
         return Strided(channels, width, function, generator)
     kernels = {"3-1-3": (3, 1, 3), "3-3": (3, 3)}[name]

@@ -93,7 +93,7 @@ def load(run_dir: str | Path, device: str | torch.device = "cpu") -> ImageClassi
     weights = Path(run_dir) / "model.safetensors"
     if not weights.is_file():
         raise BadInput(f"expected a finished run with model.safetensors in {run_dir}, got none; --resume finishes it")
-    model = classifier_of(config, spec)
+    model = classifier_of(config.replace(compile=False), spec)  # which may lie on a machine without a compiler
     model.load_state_dict(load_file(weights))
     return model.to(device).eval().requires_grad_(False)
 

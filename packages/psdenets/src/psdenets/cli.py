@@ -21,7 +21,7 @@ from psdenets.systems import LOOKED_AT_BY, PROCESSES, looks_at, values_of_model
 if TYPE_CHECKING:
     from jsonargparse import ArgumentParser
 
-SWITCHES = ("download",)  # flags without a value
+SWITCHES = ("download", "compile")  # flags without a value
 _CHOOSE_DEFAULTS = ("model", "dataset", "member")
 
 # Flags that would do nothing with some cuts, and the cuts with which they do something.

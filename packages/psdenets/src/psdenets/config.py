@@ -82,6 +82,7 @@ class Config:
     rtol: float = _flag(1e-3, "relative tolerance of an adaptive scheme")
     atol: float = _flag(1e-3, "absolute tolerance of an adaptive scheme")
     gradient: Gradient = _flag("backprop", "what is kept for the backward pass")
+    compile: bool = _flag(False, "compile the activations: needs a C++ compiler, and seconds for every shape of images")
     # other systems
     norm: Norm = _flag("batch", "normalisation layers of a ResNet")
     prior_std: float = _flag(0.1, "prior N(0, std^2) of mean-field and HMC weights")

@@ -60,7 +60,8 @@ class DeepBlock(nn.Module):
 
     def __init__(self, config: Config, channels: int, cut: Cut, generator: torch.Generator) -> None:
         super().__init__()
-        w0, self.f_h = flatten(hidden_drift(config.block, channels, config.width, config.activation, generator))
+        net = hidden_drift(config.block, channels, config.width, config.activation, generator, fuse=config.compile)
+        w0, self.f_h = flatten(net)
         self.process = _process(config, config.gain * w0, cut, generator)
         self.grid = grid_of(config, cut)
         self.method, self.gradient = config.hidden_method, config.gradient

@@ -2,8 +2,8 @@
 
     d/dw mean NLL  =  sum over pieces of  d/dw (NLL of the piece / images of the batch)
 
-Each piece goes forth and back before the next one starts, so memory is that of a piece. The weight path is sampled once:
-pieces meet at a copy of it, whose gradient then goes on through the path.
+Each piece goes forth and back before the next one starts, so memory is that of a piece. The weight path is sampled
+once: pieces meet at a copy of it, whose gradient then goes on through the path.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def in_pieces(model: Classifier, x: Tensor, labels: Tensor, weights: Weights, si
     """Forward and backward passes of ``size`` images at a time, as far as the weights."""
     copies = _copies(weights)
     logits, nll = [], x.new_zeros((), dtype=torch.float64)
-    for images, answers in zip(x.split(size), labels.split(size), strict=True):
+    for images, answers in zip(torch.split(x, size), torch.split(labels, size), strict=True):
         out = model.logits(images, copies)
         part = mean_nll(out, answers) * (len(images) / len(x))
         part.backward()  # type: ignore[no-untyped-call]
@@ -47,9 +47,7 @@ def in_pieces(model: Classifier, x: Tensor, labels: Tensor, weights: Weights, si
 def _copies(weights: Weights) -> Weights:
     """The same numbers as leaves of the graph."""
     paths = tuple(
-        replace(
-            path, w=_leaf(path.w), after_reset=None if path.after_reset is None else _leaf(path.after_reset)
-        )
+        replace(path, w=_leaf(path.w), after_reset=None if path.after_reset is None else _leaf(path.after_reset))
         for path in weights.paths
     )
     return Weights(paths, HeadWeights(_leaf(weights.head.weight), _leaf(weights.head.bias)))

@@ -2,10 +2,8 @@
 
 Written with fewer passes over memory than PyTorch's own operations, in the backward pass above all:
 
-    x + m               the gradient of m is (1 ... 1) @ G, a product of matrices, faster on a CPU than a sum over images
-    softplus(x + m)     y = log u,  u = 1 + exp(x + m),  dy/dx = 1 - 1/u:  u is kept, and no exponential is taken twice
-
-Compiled code fuses the plain operations better than this, and is given those.
+    x + m             the gradient of m is (1 ... 1) @ G, a product of matrices, faster on a CPU than a sum over images
+    softplus(x + m)   y = log u,  u = 1 + exp(x + m),  dy/dx = 1 - 1/u:  u is kept, and no exponential is taken twice
 """
 
 from __future__ import annotations
@@ -22,22 +20,18 @@ Then = Callable[[Tensor, Tensor], Tensor]
 
 def plus(x: Tensor, m: Tensor) -> Tensor:
     """x + m."""
-    if torch.compiler.is_compiling():
-        return x + m
     out: Tensor = _Plus.apply(x, m)  # type: ignore[no-untyped-call]
     return out
 
 
 def softplus(x: Tensor, m: Tensor) -> Tensor:
     """log(1 + exp(x + m)), with the absolute accuracy that numbers around 1 have."""
-    if torch.compiler.is_compiling():
-        return F.softplus(x + m)
     out: Tensor = _Softplus.apply(x, m)[0]  # type: ignore[no-untyped-call]
     return out
 
 
 def tanh(x: Tensor, m: Tensor) -> Tensor:
-    """tanh(x + m)."""
+    """The hyperbolic tangent of x + m."""
     return torch.tanh(plus(x, m))
 
 
@@ -70,7 +64,7 @@ class _Plus(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, g: Tensor) -> tuple[Tensor, Tensor]:  # noqa: ARG004
-        return g, _over_images(g)
+        return g, over_images(g)
 
 
 @final
@@ -96,11 +90,9 @@ class _Softplus(torch.autograd.Function):
         if g is None:
             return None, None
         y, u = ctx.saved_tensors
-        if torch.is_grad_enabled():  # a second derivative: y knows where it comes from, u does not
-            gx = -g * torch.expm1(-y)
-        else:
-            gx = torch.addcdiv(g, g, u, value=-1)
-        return gx, _over_images(gx)
+        twice = torch.is_grad_enabled()  # a second derivative: y knows where it comes from, u does not
+        gx = -g * torch.expm1(-y) if twice else torch.addcdiv(g, g, u, value=-1)
+        return gx, over_images(gx)
 
     @staticmethod
     def vmap(
@@ -112,7 +104,7 @@ class _Softplus(torch.autograd.Function):
         return (torch.stack([y for y, _ in pairs]), torch.stack([u for _, u in pairs])), (0, 0)
 
 
-def _over_images(g: Tensor) -> Tensor:
+def over_images(g: Tensor) -> Tensor:
     """The sum of (N, C, H, W) over N, channels last in memory."""
     n, c, height, width = g.shape
     rows = g.permute(0, 2, 3, 1).reshape(n, -1)  # a view where channels are last

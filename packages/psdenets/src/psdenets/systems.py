@@ -34,7 +34,7 @@ BASELINES = (*POINTS, *MEAN_FIELD, "sde-bnn", "resnet32-laplace", "ensemble", "h
 LOOKED_AT_BY: dict[str, tuple[str, ...]] = {
     **dict.fromkeys(("cut", "order", "ratio", "share", "t1", "t2", "at_t2", "scope", "sde_steps"), ("psde",)),
     "drift_deterministic": ("psde",),
-    **dict.fromkeys(("sigma", "gradient", "piece", "head", "kappa_base"), PROCESSES),
+    **dict.fromkeys(("sigma", "gradient", "piece", "compile", "head", "kappa_base"), PROCESSES),
     **dict.fromkeys(("drift", "drift_lr", "theta"), (*PROCESSES, "mfvi-hyperodenet")),
     **dict.fromkeys(("block", "activation", "gain", "augment_channels", "squeeze_input", "steps"), FLOWS),
     "hidden_method": FLOWS,

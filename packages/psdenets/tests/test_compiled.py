@@ -1,0 +1,62 @@
+"""`--compile` changes speed alone."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+from psdenets import BadInput, Config, build, compiled, pointwise
+from psdenets.train import main
+
+t64 = {"dtype": torch.float64}
+
+
+def pair(dtype):
+    g = torch.Generator().manual_seed(0)
+    x = 4 * torch.randn(3, 2, 4, 4, generator=g, dtype=dtype)
+    m = torch.randn(2, 4, 4, generator=g, dtype=dtype)
+    return x.contiguous(memory_format=torch.channels_last).requires_grad_(), m.requires_grad_()
+
+
+@pytest.mark.parametrize(("dtype", "atol"), [(torch.float64, 1e-12), (torch.float32, 2e-6)])
+@pytest.mark.parametrize("name", compiled.KERNELS)
+def test_kernels_have_the_values_and_slopes_of_the_activations(name, dtype, atol):
+    """Kernels themselves, not yet compiled: their formulas differ from those of the plain path."""
+    x, m = pair(dtype)
+    plain = getattr(pointwise, name)(x, m)
+    y, slope = compiled.KERNELS[name](x, m)
+    torch.testing.assert_close(y, plain, rtol=0, atol=atol)
+    torch.testing.assert_close(slope, torch.autograd.grad(plain.sum(), x)[0], rtol=0, atol=atol)
+
+
+def test_the_polynomial_is_the_logarithm_to_eight_digits():
+    e = np.linspace(1e-9, 1, 10_001)
+    values = e * np.polynomial.Polynomial(compiled.LOGARITHM)(e)
+    assert np.abs(values - np.log1p(e)).max() < 1e-8
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of torch's compiler, about other parts of torch
+def test_a_compiled_network_agrees_with_the_plain_one():
+    """Logits and gradients, weights under the same names, float64 to 1e-12."""
+    config = Config(width=4, steps=4, drift="1-4-1", activation="softplus")
+    plain, fast = (build(config.replace(compile=c)).double() for c in (False, True))
+    assert list(plain.state_dict()) == list(fast.state_dict())
+    x = torch.rand(3, 1, 8, 8, generator=torch.Generator().manual_seed(0), **t64)
+    results = []
+    for model in (plain, fast):
+        logits, kl = model(x, torch.Generator().manual_seed(2))
+        (logits.square().mean() + 1e-3 * kl).backward()
+        results.append((logits.detach(), model.deep_blocks[0].process.w0.grad))
+    for a, b in zip(*results, strict=True):
+        torch.testing.assert_close(a, b, rtol=0, atol=1e-12)
+    assert results[0][1].abs().max() > 1e-3
+
+
+def test_compiling_without_a_compiler_is_refused_in_one_line(monkeypatch, capsys, tmp_path):
+    monkeypatch.setenv("CXX", "no-such-compiler")
+    with pytest.raises(BadInput, match="expected a C\\+\\+ compiler for --compile, got no no-such-compiler"):
+        build(Config(compile=True))
+    assert main(["--compile", "--out", str(tmp_path / "run")]) == 2
+    assert "no-such-compiler" in capsys.readouterr().err
+    assert not (tmp_path / "run").exists()
