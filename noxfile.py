@@ -88,10 +88,10 @@ def deep(session: nox.Session) -> None:
 
 @nox.session
 def bench(session: nox.Session) -> None:
-    """Measure time and memory (arguments go to the benchmarks)."""
+    """Measure time and memory; `nox -s bench -- --quick` in minutes (arguments go to the benchmark of psdenets)."""
     install(session, *PACKAGES)
-    for script in sorted(ROOT.glob("packages/*/benchmarks/bench_*.py")):
-        session.run("python", str(script), *session.posargs)
+    session.run("python", "packages/sdeweights/benchmarks/bench_memory.py")
+    session.run("python", "packages/psdenets/benchmarks/bench.py", *session.posargs)
 
 
 @nox.session

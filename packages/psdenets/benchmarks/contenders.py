@@ -7,6 +7,7 @@ torchdiffeq   one ODE for the joint state (h, w) by `torchdiffeq.odeint`: a netw
 
 from __future__ import annotations
 
+import dataclasses
 from typing import NamedTuple, final
 
 import torch
@@ -55,6 +56,16 @@ def ours(deep: DeepBlock, h0: Tensor) -> None:
     """Draw the weights, carry h, and back."""
     path = deep.draw(1, torch.Generator().manual_seed(1))
     (deep(h0, path).square().mean() + 1e-3 * path.kl.mean()).backward()
+
+
+def ours_in_pieces(deep: DeepBlock, h0: Tensor, size: int) -> None:
+    """The same gradient with the states of ``size`` images at a time, as `psdenets.pieces` has it."""
+    path = deep.draw(1, torch.Generator().manual_seed(1))
+    w = path.w.detach().requires_grad_()
+    for piece in torch.split(h0, size):
+        out = deep(piece, dataclasses.replace(path, w=w))
+        (out.square().sum() / h0.numel()).backward()
+    ((path.w * w.grad).sum() + 1e-3 * path.kl.mean()).backward()
 
 
 @final

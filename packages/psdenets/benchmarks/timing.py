@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import statistics
 import time
 from collections.abc import Callable, Mapping
@@ -10,13 +11,15 @@ from collections.abc import Callable, Mapping
 def interleaved(contenders: Mapping[str, Callable[[], object]], rounds: int) -> dict[str, list[float]]:
     """Seconds of each contender in each round, after one round that is not counted.
 
-    In every round all contenders run once, one after the other, so that what else the machine does meets all of them.
+    In every round all contenders run once, in an order of its own, so that what else the machine does, and what a
+    contender leaves behind in caches and heap, meets all of them.
     """
     times: dict[str, list[float]] = {name: [] for name in contenders}
+    order = random.Random(0)
     for round_ in range(rounds + 1):
-        for name, run in contenders.items():
+        for name in order.sample(list(contenders), len(contenders)):
             started = time.perf_counter()
-            run()
+            contenders[name]()
             if round_:
                 times[name].append(time.perf_counter() - started)
     return times

@@ -9,11 +9,11 @@ import sys
 import pytest
 import torch
 
-from psdenets import BadInput, Config, build
+from psdenets import BadInput, Config, build, preset
 from psdenets.allocator import keep_freed_memory
 from psdenets.data import load_splits
 from psdenets.objective import objective, with_kl
-from psdenets.pieces import in_pieces
+from psdenets.pieces import in_pieces, kept_by_an_image, size_for
 from psdenets.trainer import Trainer
 
 CUTS = {
@@ -73,6 +73,24 @@ def test_training_in_pieces_goes_where_training_with_whole_batches_goes():
         assert [r.nll for r in reports] == pytest.approx([r.nll for r in ends[0][1]], rel=1e-4)
     assert torch.equal(ends[2][0], ends[0][0])  # a piece as large as the batch is the batch
     assert torch.equal(ends[3][0], ends[0][0])
+
+
+@pytest.mark.parametrize(("gradient", "most"), [("backprop", 1.0), ("checkpoint", 0.6), ("adjoint", 0.2)])
+def test_what_an_image_keeps_is_counted_from_the_graph(gradient, most):
+    """Backprop keeps two numbers for each activation (strided: 64 + 16 + 64 pixels, four channels) and h itself."""
+    config = Config(width=4, steps=16, drift="1-4-1", activation="softplus", squeeze_input=0, augment_channels=0)
+    kept = kept_by_an_image(build(config.replace(gradient=gradient)), samples=1)
+    whole = 16 * 4 * (2 * 4 * (64 + 16 + 64) + 64)
+    assert kept == pytest.approx(whole, rel=0.02) if gradient == "backprop" else 0 < kept < most * whole
+
+
+def test_pieces_of_the_papers_networks_keep_two_gigabytes_at_most():
+    mnist, cifar = (build(preset(name)) for name in ("mnist-ode-first", "cifar10-ode-first"))
+    assert size_for(128, kept_by_an_image(mnist, 1)) == 64
+    size = size_for(128, kept_by_an_image(cifar, 1))
+    assert 10 <= size <= 32
+    assert size * kept_by_an_image(cifar, 1) <= 2.2e9  # equal pieces may be rounded up
+    assert size_for(128, kept_by_an_image(build(preset("cifar10-cpu-ode-first")), 1)) == 128
 
 
 def test_a_piece_of_nothing_is_refused():

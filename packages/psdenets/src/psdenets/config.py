@@ -110,7 +110,7 @@ class Config:
     epochs: int = _flag(30, "passes over the training images")
     batch_size: int = _flag(64, "images a step")
     piece: int | None = _flag(
-        None, "images that go forth and back at once: less memory, the same gradient (default: the batch)"
+        None, "images that go forth and back at once, with the same gradient (default: as many as keep 2 GB of states)"
     )
     samples: int = _flag(1, "weight paths a training step; losses are averaged")
     test_samples: int = _flag(16, "weight paths of the final evaluation")

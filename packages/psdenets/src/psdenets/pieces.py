@@ -8,6 +8,7 @@ once: pieces meet at a copy of it, whose gradient then goes on through the path.
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -17,6 +18,8 @@ from torch import Tensor
 from psdenets.heads import HeadWeights
 from psdenets.models import Classifier, Weights
 from psdenets.objective import mean_nll
+
+_STATES = 2 * 10**9  # bytes kept for the backward pass; two gigabytes leave room on any machine that trains
 
 
 class Pieces(NamedTuple):
@@ -42,6 +45,38 @@ def in_pieces(model: Classifier, x: Tensor, labels: Tensor, weights: Weights, si
     pairs = [(a, b.grad) for a, b in zip(_tensors(weights), _tensors(copies), strict=True) if b.grad is not None]
     carried = sum(((a * grad).sum() for a, grad in pairs), x.new_zeros(()))
     return Pieces(torch.cat(logits, dim=1), nll.to(x.dtype) + (carried - carried.detach()))
+
+
+def size_for(batch: int, kept: int) -> int:
+    """Images of a piece, when each image keeps so many bytes: as few pieces as fit, of equal size but for the last.
+
+    Example: 128 images of 27 MB are two pieces.
+        >>> size_for(128, 27 * 10**6), size_for(32, 27 * 10**6), size_for(128, 10**10)
+        (64, 32, 1)
+    """
+    pieces = min(batch, math.ceil(batch * kept / _STATES))
+    return math.ceil(batch / max(1, pieces))
+
+
+def kept_by_an_image(model: Classifier, samples: int) -> int:
+    """Bytes that the backward pass of one image needs, those of the weights aside."""
+    sizes: dict[int, int] = {}
+
+    def note(x: Tensor) -> Tensor:
+        sizes[x.untyped_storage().data_ptr()] = x.untyped_storage().nbytes()
+        return x
+
+    spec, like = model.spec, model.mean
+    pixels = like.new_zeros((2, spec.channels, spec.height, spec.width))
+    counts = []
+    weights = _copies(model.draw(samples, torch.Generator(like.device).manual_seed(0)))
+    for images in (pixels[:1], pixels):
+        sizes.clear()
+        with torch.autograd.graph.saved_tensors_hooks(note, lambda x: x):
+            out = model.logits(images, weights)
+        counts.append(sum(sizes.values()))
+        del out
+    return counts[1] - counts[0]
 
 
 def _copies(weights: Weights) -> Weights:

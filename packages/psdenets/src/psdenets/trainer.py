@@ -27,7 +27,7 @@ from psdenets.data.images import to_unit
 from psdenets.interface import ImageClassifier
 from psdenets.models import Classifier
 from psdenets.objective import kappa_at, mean_nll, with_kl
-from psdenets.pieces import in_pieces
+from psdenets.pieces import in_pieces, kept_by_an_image, size_for
 from psdenets.predictions import Predictions, predict
 from psdenets.schedules import rate
 from psdenets.seeds import generator
@@ -80,6 +80,7 @@ class Trainer:
         self.best: dict[str, Tensor] = {}
         self.optimizer = _adam(self.model, config)
         self.at = Position()
+        self.piece = _piece(self.model, config)
         self.batches = len(splits.train) // config.batch_size
         self.steps = self.batches * config.epochs
         self._start_epoch()
@@ -199,9 +200,8 @@ class Trainer:
         return to_unit(pixels.to(self.device)), images.labels.to(self.device)
 
     def _logits_and_nll(self, x: Tensor, labels: Tensor, weights: Any) -> tuple[Tensor, Tensor]:
-        size = self.config.piece
-        if size is not None and size < len(x) and isinstance(self.model, Classifier):
-            return in_pieces(self.model, x, labels, weights, size)
+        if self.piece < len(x) and isinstance(self.model, Classifier):
+            return in_pieces(self.model, x, labels, weights, self.piece)
         logits = self.model.logits(x, weights)
         return logits, mean_nll(logits, labels)
 
@@ -243,6 +243,13 @@ class Trainer:
         probs, labels = torch.cat(self._probs).numpy()[None], torch.cat(self._labels).numpy()
         metrics = Predictions(np.asarray(probs), labels, self._sums["kl"] / self.at.batch).metrics()
         return {"loss": self._sums["loss"] / self.at.batch, **metrics}
+
+
+def _piece(model: ImageClassifier, config: Config) -> int:
+    """Images that go forth and back at once."""
+    if config.piece is not None or not isinstance(model, Classifier):
+        return config.piece or config.batch_size
+    return size_for(config.batch_size, kept_by_an_image(model, config.samples))
 
 
 def _adam(model: nn.Module, config: Config) -> torch.optim.Adam:

@@ -1,0 +1,60 @@
+"""Speed and memory of psdenets beside bare convolutions and other libraries: one JSON file and one table.
+
+    python bench.py [--parts step predict memory scaling start] [--threads 1] [--json FILE] [--quick]
+
+Contenders take turns in one process and medians are compared, as clocks and neighbours change. Memory that is freed is
+kept for all of them (see psdenets.allocator); `--give-memory-back` measures what happens otherwise.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import platform
+from pathlib import Path
+
+import memory
+import predict
+import scaling
+import start
+import step
+import torch
+
+from psdenets.allocator import keep_freed_memory
+
+PARTS = {"step": step, "predict": predict, "memory": memory, "scaling": scaling, "start": start}
+
+
+def main() -> None:
+    """Measure, print, write."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--parts", nargs="+", choices=list(PARTS), default=list(PARTS))
+    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--json", type=Path, help="written anew after every figure; other parts in it are kept")
+    parser.add_argument("--quick", action="store_true", help="small batches and few rounds: does everything run?")
+    parser.add_argument("--give-memory-back", action="store_true")
+    args = parser.parse_args()
+    torch.set_num_threads(args.threads)
+    if not args.give_memory_back:
+        keep_freed_memory()
+    for part in args.parts:
+        rows, where = [], None
+        for row in PARTS[part].measure(quick=args.quick):
+            if row.where != where:
+                print(f"{row.part}: {row.where}")
+                where = row.where
+            print(row.line(), flush=True)
+            rows.append(row.as_dict())
+            if args.json:
+                write(args.json, part, rows, args.threads)
+
+
+def write(path: Path, part: str, rows: list[dict[str, object]], threads: int) -> None:
+    """One part of the file; the others stay as they are."""
+    found = json.loads(path.read_text()) if path.exists() else {}
+    versions = {"python": platform.python_version(), "torch": torch.__version__}
+    path.write_text(json.dumps({**found, part: {"threads": threads, **versions, "rows": rows}}, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,118 @@
+"""Peak memory of a training step: each point is a process of its own, whose highest resident size Linux tells.
+
+glibc is told to give large tensors back when they are freed, so that peaks are those of tensors and not of its heap.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from rows import Row
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+GIGABYTE = 1e9
+LIMIT = 2 * GIGABYTE
+NAMES = {"pieces": "ours, pieces as in training", "ours": "ours, batch in one piece", "torchsde": "torchsde"}
+GRADIENTS = (("backprop", "euler"), ("checkpoint", "euler"), ("adjoint", "euler"), ("adjoint", "reversible_heun"))
+
+
+def measure(*, quick: bool) -> Iterator[Row]:
+    """Beside torchsde, against steps, and the largest batch in 2 GB."""
+    for shape in ("mnist", "cifar10-1"):
+        batch = 4 if quick else 128
+        where = f"{shape}, batch {batch}, the paper's steps"
+        used = {who: peak(who, shape, batch) for who in ("pieces", "ours", "torchsde")}
+        for who, number in used.items():
+            yield Row("memory", where, NAMES[who], number / GIGABYTE, "GB")
+        bound = None if quick else 0.6
+        yield Row("memory", where, "ours / torchsde", used["pieces"] / used["torchsde"], "x", most=bound)
+        yield Row("memory", where, "ours, batch in one piece / torchsde", used["ours"] / used["torchsde"], "x")
+    steps = (6, 12) if quick else (30, 60, 120, 240)
+    batch = 4 if quick else 32
+    for gradient, method in GRADIENTS:
+        where = f"mnist, batch {batch}, {gradient} with {method}"
+        used = {n: peak("ours", "mnist", batch, n, gradient, method) for n in steps}
+        for n, number in used.items():
+            yield Row("memory", where, f"{n} steps", number / GIGABYTE, "GB")
+        bound = 1.3 if gradient == "adjoint" and not quick else None
+        figure = used[steps[-1]] / used[steps[0]]
+        yield Row("memory", where, f"{steps[-1]} steps / {steps[0]} steps", figure, "x", most=bound)
+    for shape in ("mnist", "cifar10-1"):
+        for gradient, method in GRADIENTS[:3]:
+            yield largest_batch(shape, gradient, method, (4, 8) if quick else (16, 48))
+
+
+def largest_batch(shape: str, gradient: str, method: str, batches: tuple[int, int]) -> Row:
+    """The batch at which the whole process, PyTorch included, reaches 2 GB: peaks are linear in the batch."""
+    small, large = (peak("ours", shape, b, None, gradient, method, whole=True) for b in batches)
+    slope = (large - small) / (batches[1] - batches[0])
+    batch = int(batches[0] + (LIMIT - small) / slope)
+    where = f"{shape}, the paper's steps, {gradient} with {method}"
+    return Row("memory", where, "largest batch in 2 GB, in one piece", batch, "images")
+
+
+def peak(
+    who: str,
+    shape: str,
+    batch: int,
+    steps: int | None = None,
+    gradient: str = "backprop",
+    method: str = "euler",
+    *,
+    whole: bool = False,
+) -> float:
+    """Bytes of a training step above those of the process before it, or of the whole process."""
+    words = [who, shape, str(batch), str(steps or 0), gradient, method]
+    env = {**os.environ, "MALLOC_MMAP_THRESHOLD_": str(2**16), "OMP_NUM_THREADS": "1"}
+    done = subprocess.run([sys.executable, __file__, *words], capture_output=True, text=True, check=True, env=env)
+    before, highest = (float(word) for word in done.stdout.split())
+    return highest if whole else highest - before
+
+
+def in_this_process(who: str, shape_name: str, batch: int, steps: int, gradient: str, method: str) -> None:
+    """Prints the resident sizes before and at the highest point."""
+    from contenders import SHAPES, Joint, block, images, ours, ours_in_pieces, torchsde_way
+
+    from psdenets import build, preset
+    from psdenets.pieces import kept_by_an_image, size_for
+
+    shape = SHAPES[shape_name]
+    changes = {"gradient": gradient, "hidden_method": method, **({"steps": steps} if steps else {})}
+    deep = block(shape, **changes)
+    kept = kept_by_an_image(build(preset(shape.preset.format(cut="sde-bnn"), blocks="1")), 1)
+
+    def run(h0: Tensor) -> None:
+        if who == "ours":
+            ours(deep, h0)
+        elif who == "pieces":
+            ours_in_pieces(deep, h0, size_for(batch, kept))
+        else:
+            torchsde_way(Joint(deep, h0), h0, deep.grid.steps)
+
+    run(images(shape, 1))  # libraries load kernels when they first meet a convolution
+    Path("/proc/self/clear_refs").write_text("5")  # the highest size is counted from here on
+    before = status("VmRSS")
+    run(images(shape, batch))
+    print(before, status("VmHWM"))
+
+
+def status(name: str) -> int:
+    """A size of this process in bytes. `getrusage` would include that of its parent before the start."""
+    text = Path("/proc/self/status").read_text()
+    return 1024 * int(next(line.split()[1] for line in text.splitlines() if line.startswith(name)))
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser()
+    for word in ("who", "shape", "batch", "steps", "gradient", "method"):
+        parser.add_argument(word, type=int if word in ("batch", "steps") else str)
+    given = parser.parse_args()
+    in_this_process(given.who, given.shape, given.batch, given.steps, given.gradient, given.method)

@@ -1,0 +1,90 @@
+"""Time of predictions with many weight samples, beside as many separate passes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import partial
+
+import torch
+import torchsde
+from contenders import SHAPES, Joint, block, images
+from rows import Row
+from timing import interleaved, median, ratio
+
+from psdenets import build, preset
+from psdenets.interface import ImageClassifier
+from sdeweights import flow
+
+ONE_BLOCK = "mnist-ode-first"
+WHOLE_DEPTH = "cifar10-ode-first"
+
+
+def measure(*, quick: bool) -> Iterator[Row]:
+    """S = 10 and S = 100, one block and the network of three scales, and samples one by one or side by side."""
+    rounds = 1 if quick else 5
+    model = build(preset(ONE_BLOCK))
+    yield from against_passes(
+        "mnist, ODE-first r = 0.1, batch 32", model, 32, rounds, {10: 4.5, 100: 8.0}, torchsde=7.0
+    )
+    model = build(preset(WHOLE_DEPTH, scope="network"))
+    yield from against_passes("cifar10 2-2-2, scope network, batch 8", model, 8, rounds, {10: 4.0, 100: 8.0})
+    yield from side_by_side(rounds)
+
+
+def against_passes(
+    where: str, model: ImageClassifier, batch: int, rounds: int, least: dict[int, float], torchsde: float | None = None
+) -> Iterator[Row]:
+    """One prediction with S samples against S predictions with one."""
+    spec = model.spec
+    x = torch.rand(batch, spec.channels, spec.height, spec.width, generator=seeded(0))
+    runs: dict[str, Callable[[], object]] = {
+        f"S = {s}": partial(model.predict_proba, x, samples=s, generator=seeded(1)) for s in least
+    }
+    runs["ten passes"] = lambda: [model.predict_proba(x, samples=1, generator=seeded(i)) for i in range(10)]
+    if torchsde is not None:
+        runs["ten passes of torchsde"] = ten_passes_of_torchsde(batch)
+    times = interleaved(runs, rounds)
+    for who in runs:
+        yield Row("prediction", where, f"{who}: median", median(times, who), "s")
+    for s, bound in least.items():
+        figure = s / 10 * ratio(times, "ten passes", f"S = {s}")
+        yield Row("prediction", where, f"{s} separate passes / S = {s}", figure, "x", least=bound)
+    if torchsde is not None:
+        figure = ratio(times, "ten passes of torchsde", "S = 10")
+        yield Row("prediction", where, "ten passes of torchsde / S = 10", figure, "x", least=torchsde)
+
+
+def ten_passes_of_torchsde(batch: int) -> Callable[[], None]:
+    """(h, w, kl) together, ten times."""
+    shape = SHAPES["mnist"]
+    h0, deep = images(shape, batch), block(shape, "ode-first")
+    joint, ts = Joint(deep, h0), torch.tensor([0.0, 1.0])
+
+    @torch.no_grad()
+    def run() -> None:
+        for _ in range(10):
+            torchsde.sdeint(joint, joint.start(h0), ts, method="euler", dt=1 / deep.grid.steps)
+
+    return run
+
+
+def side_by_side(rounds: int) -> Iterator[Row]:
+    """Ten samples by `torch.vmap`, which makes grouped convolutions of them, against a loop."""
+    shape = SHAPES["mnist"]
+    deep = block(shape, steps=6)
+    path = deep.draw(10, seeded(0))
+    for batch in (1, 32):
+        h0 = images(shape, batch)
+
+        def carried(h0: torch.Tensor, vectorize: bool) -> None:
+            with torch.no_grad():
+                flow(deep.f_h, h0, path, per_sample=False, vectorize=vectorize)
+
+        times = interleaved({"loop": partial(carried, h0, False), "vmap": partial(carried, h0, True)}, rounds)
+        where = f"mnist, ten samples, 6 steps, batch {batch}"
+        yield Row("prediction", where, "side by side (vmap) / one by one", ratio(times, "vmap", "loop"), "x")
+
+
+def seeded(seed: int) -> torch.Generator:
+    """A generator."""
+    return torch.Generator().manual_seed(seed)

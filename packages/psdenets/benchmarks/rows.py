@@ -1,0 +1,43 @@
+"""A figure of a benchmark, what is asked of it, and how it is printed."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class Row(NamedTuple):
+    """One figure; ``most`` or ``least`` where something is asked of it."""
+
+    part: str
+    where: str
+    what: str
+    figure: float
+    unit: str
+    most: float | None = None
+    least: float | None = None
+
+    @property
+    def holds(self) -> bool | None:
+        """Whether the figure is as asked; None where nothing is."""
+        if self.most is None and self.least is None:
+            return None
+        return (self.most is None or self.figure <= self.most) and (self.least is None or self.figure >= self.least)
+
+    @property
+    def asked(self) -> str:
+        """In words."""
+        bounds = [(self.most, "at most"), (self.least, "at least")]
+        return "".join(f"{word} {bound:g}" for bound, word in bounds if bound is not None)
+
+    def unasked(self) -> Row:
+        """The figure alone."""
+        return self._replace(most=None, least=None)
+
+    def as_dict(self) -> dict[str, object]:
+        """Plain values."""
+        return {**self._asdict(), "holds": self.holds}
+
+    def line(self) -> str:
+        """One line of a table."""
+        verdict = {True: "yes", False: "NO", None: ""}[self.holds]
+        return f"  {self.what:<44} {self.figure:9.3g} {self.unit:<3} {self.asked:<14} {verdict}".rstrip()

@@ -1,0 +1,31 @@
+"""How long commands take to start, beyond `import torch`: new processes, taking turns."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from functools import partial
+
+from rows import Row
+from timing import interleaved, median
+
+
+def measure(*, quick: bool) -> Iterator[Row]:
+    """`import psdenets` and `--help`."""
+    commands = {
+        "import torch": ["-c", "import torch"],
+        "import psdenets": ["-c", "import torch, psdenets"],
+        "psdenets.train --help": ["-m", "psdenets.train", "--help"],
+    }
+    times = interleaved({name: partial(run, words) for name, words in commands.items()}, 1 if quick else 7)
+    for name in commands:
+        yield Row("start", "new processes", f"{name}: median", median(times, name), "s")
+    for name, most in (("import psdenets", 0.7), ("psdenets.train --help", 1.0)):
+        beyond = median(times, name) - median(times, "import torch")
+        yield Row("start", "new processes", f"{name}, beyond import torch", beyond, "s", most=None if quick else most)
+
+
+def run(words: list[str]) -> None:
+    """One process, its output thrown away."""
+    subprocess.run([sys.executable, *words], check=True, stdout=subprocess.DEVNULL)

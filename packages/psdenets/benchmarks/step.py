@@ -1,0 +1,69 @@
+"""Time of a training step of one block of the paper: ours for every cut, the floor, torchsde and torchdiffeq."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import partial
+
+import torch
+from contenders import SHAPES, Joint, block, floor, floor_of, images, ours, torchdiffeq_way, torchsde_way
+from rows import Row
+from timing import interleaved, median, ratio
+
+CUTS = ("sde-bnn", "none", "ode-first", "sde-first", "fix-w2", "horizontal", "both")
+TORCHSDE_OVER_OURS = {"mnist": (1.5, 1.65), "cifar10-1": (1.4, 1.5)}  # plain, compiled
+
+
+def measure(*, quick: bool) -> Iterator[Row]:
+    """All shapes; the first stage of CIFAR-10 and MNIST with every cut."""
+    for name in ("mnist", "cifar10-1", "cifar10-2", "cifar10-3"):
+        for batch in (8,) if quick else (32, 128):
+            cuts = CUTS if name in TORCHSDE_OVER_OURS else CUTS[:1]
+            others = name in TORCHSDE_OVER_OURS and batch <= 32
+            rows = one_shape(name, batch, 2 if quick else 5 if batch == 32 else 3, cuts, others=others)
+            yield from (row.unasked() if quick else row for row in rows)
+
+
+def one_shape(name: str, batch: int, rounds: int, cuts: tuple[str, ...], *, others: bool) -> Iterator[Row]:
+    """Contenders take turns; ``others``: with the adjoint of torchsde and with torchdiffeq."""
+    runs = contenders(name, batch, cuts, others=others)
+    times = interleaved(runs, rounds)
+    shape = f"{name}, batch {batch}, {steps_of(name)} steps, {torch.get_num_threads()} thread(s)"
+
+    def row(what: str, a: str, b: str, most: float | None = None, least: float | None = None) -> Row:
+        return Row("training step", shape, what, ratio(times, a, b), "x", most, least)
+
+    for who in runs:
+        yield Row("training step", shape, f"{who}: median", median(times, who), "s")
+    for who in runs:
+        if who.startswith("ours"):
+            yield row(f"{who} / floor", who, "floor", most=1.05 if "compiled" in who else 1.15)
+    plain, compiled = TORCHSDE_OVER_OURS.get(name, (None, None))
+    yield row("torchsde / ours", "torchsde", "ours, sde-bnn", least=plain)
+    yield row("torchsde / ours, compiled", "torchsde", "ours, sde-bnn, compiled", least=compiled)
+    if others:
+        yield row("torchsde, its adjoint / ours", "torchsde adjoint", "ours, sde-bnn", least=2.2)
+        yield row("torchdiffeq / ours without noise", "torchdiffeq", "ours, none")
+    if cuts == CUTS:
+        yield row("fully stochastic / without noise", "ours, sde-bnn", "ours, none", most=1.05)
+        yield row("horizontal cut / fully stochastic", "ours, horizontal", "ours, sde-bnn", most=1.03)
+
+
+def steps_of(name: str) -> int:
+    """Steps of a block of the paper."""
+    return block(SHAPES[name]).grid.steps
+
+
+def contenders(name: str, batch: int, cuts: tuple[str, ...], *, others: bool) -> dict[str, Callable[[], None]]:
+    """Who takes part."""
+    shape = SHAPES[name]
+    h0, deep, net = images(shape, batch), block(shape), floor_of(shape)
+    steps, joint = deep.grid.steps, Joint(deep, h0)
+    runs: dict[str, Callable[[], None]] = {"floor": partial(floor, net, h0, steps)}
+    runs |= {f"ours, {cut}": partial(ours, block(shape, cut), h0) for cut in cuts}
+    runs["ours, sde-bnn, compiled"] = partial(ours, block(shape, compile=True), h0)
+    runs["torchsde"] = partial(torchsde_way, joint, h0, steps)
+    if others:
+        runs["torchsde adjoint"] = partial(torchsde_way, joint, h0, steps, adjoint=True)
+        runs["torchdiffeq"] = partial(torchdiffeq_way, joint, h0, steps)
+    return runs
