@@ -17,7 +17,11 @@ ROOT = Path(__file__).parent
 PACKAGES = ("sdeweights", "bnneval", "psdenets", "theory")
 SIBLINGS = {"sdeweights": (), "bnneval": (), "psdenets": ("bnneval", "sdeweights"), "theory": ("sdeweights",)}
 CONSTRAINTS = ("--constraint", str(ROOT / "constraints.txt"))
-ROOT_TESTS = ("tests/test_readme.py", "tests/test_results.py")  # tests/browser has a session of its own
+ROOT_TESTS = (
+    "tests/test_readme.py",
+    "tests/test_results.py",
+    "tests/test_performance.py",
+)  # tests/browser has a session of its own
 LINTERS = ("ruff>=0.9",)
 
 

@@ -1,6 +1,6 @@
 """Speed and memory of psdenets beside bare convolutions and other libraries: one JSON file and one table.
 
-    python bench.py [--parts step predict memory scaling start] [--threads 1] [--json FILE] [--quick]
+    python bench.py [--parts step predict memory scaling start profile] [--threads 1] [--json FILE] [--quick]
 
 Contenders take turns in one process and medians are compared, as clocks and neighbours change. Memory that is freed is
 kept for all of them (see psdenets.allocator); `--give-memory-back` measures what happens otherwise.
@@ -15,6 +15,7 @@ from pathlib import Path
 
 import memory
 import predict
+import profile_step
 import scaling
 import start
 import step
@@ -22,7 +23,14 @@ import torch
 
 from psdenets.allocator import keep_freed_memory
 
-PARTS = {"step": step, "predict": predict, "memory": memory, "scaling": scaling, "start": start}
+PARTS = {
+    "step": step,
+    "predict": predict,
+    "memory": memory,
+    "scaling": scaling,
+    "start": start,
+    "profile": profile_step,
+}
 
 
 def main() -> None:

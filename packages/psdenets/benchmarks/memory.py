@@ -35,19 +35,25 @@ def measure(*, quick: bool) -> Iterator[Row]:
         bound = None if quick else 0.6
         yield Row("memory", where, "ours / torchsde", used["pieces"] / used["torchsde"], "x", most=bound)
         yield Row("memory", where, "ours, batch in one piece / torchsde", used["ours"] / used["torchsde"], "x")
-    steps = (6, 12) if quick else (30, 60, 120, 240)
-    batch = 4 if quick else 32
-    for gradient, method in GRADIENTS:
-        where = f"mnist, batch {batch}, {gradient} with {method}"
-        used = {n: peak("ours", "mnist", batch, n, gradient, method) for n in steps}
-        for n, number in used.items():
-            yield Row("memory", where, f"{n} steps", number / GIGABYTE, "GB")
-        bound = 1.3 if gradient == "adjoint" and not quick else None
-        figure = used[steps[-1]] / used[steps[0]]
-        yield Row("memory", where, f"{steps[-1]} steps / {steps[0]} steps", figure, "x", most=bound)
+    yield from against_steps(
+        (6, 12) if quick else (30, 60, 120, 240), 4 if quick else 128, bound=None if quick else 1.3
+    )
     for shape in ("mnist", "cifar10-1"):
         for gradient, method in GRADIENTS[:3]:
             yield largest_batch(shape, gradient, method, (4, 8) if quick else (16, 48))
+
+
+def against_steps(steps: tuple[int, ...], batch: int, bound: float | None) -> Iterator[Row]:
+    """The whole process, PyTorch included, and what grows: the weight path has a point for every step."""
+    for gradient, method in GRADIENTS:
+        images = batch // 4 if gradient == "backprop" else batch
+        where = f"mnist, batch {images}, {gradient} with {method}, whole process"
+        used = {n: peak("ours", "mnist", images, n, gradient, method, whole=True) for n in steps}
+        for n, number in used.items():
+            yield Row("memory", where, f"{n} steps", number / GIGABYTE, "GB")
+        most = bound if gradient == "adjoint" else None
+        figure = used[steps[-1]] / used[steps[0]]
+        yield Row("memory", where, f"{steps[-1]} steps / {steps[0]} steps", figure, "x", most=most)
 
 
 def largest_batch(shape: str, gradient: str, method: str, batches: tuple[int, int]) -> Row:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shutil
+
 import numpy as np
 import pytest
 import torch
@@ -36,6 +38,7 @@ def test_the_polynomial_is_the_logarithm_to_eight_digits():
     assert np.abs(values - np.log1p(e)).max() < 1e-8
 
 
+@pytest.mark.skipif(shutil.which("g++") is None, reason="there is no C++ compiler")
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of torch's compiler, about other parts of torch
 def test_a_compiled_network_agrees_with_the_plain_one():
     """Logits and gradients, weights under the same names, float64 to 1e-12."""

@@ -318,6 +318,20 @@ def test_what_samples_share_is_bit_equal_to_what_each_computes():
         assert torch.equal(model.rest(state, weights), model.logits(images(), weights))
 
 
+@pytest.mark.parametrize(("dtype", "atol"), [(torch.float64, 1e-12), (torch.float32, 1e-5)])
+@pytest.mark.parametrize("cut", ["ode-first", "network", "horizontal", "fixed"])
+def test_ten_samples_at_once_are_ten_separate_passes(cut, dtype, atol):
+    """The way that samples share is computed once; each separate pass computes all of it."""
+    model = trained_a_little(build(Config(**SMALL, **CUTS[cut], blocks="2-1"))).to(dtype)
+    x = images().to(dtype)
+    weights = model.draw(10, at(1))
+    with torch.no_grad():
+        together = model.logits(x, weights)
+        apart = [model.logits(x, weights._replace(paths=tuple(path[i] for path in weights.paths))) for i in range(10)]
+    torch.testing.assert_close(together, torch.cat(apart), rtol=0, atol=atol)
+    assert (together[0] - together[1]).abs().max() > 1e-4
+
+
 def test_a_block_without_noise_holds_one_path_for_all_samples():
     model = build(Config(**SMALL, **CUTS["network"], blocks="2-2"))
     quiet, noisy = model.draw(50, at()).paths[0], model.draw(50, at()).paths[-1]

@@ -1,0 +1,58 @@
+"""Where the time of a training step goes, by PyTorch's profiler: milliseconds a solver step, kind by kind."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import partial
+
+from contenders import SHAPES, block, floor, floor_of, images, ours
+from rows import Row
+from torch.profiler import ProfilerActivity, profile
+
+KINDS = {
+    "convolutions, backward": ("aten::convolution_backward",),
+    "convolutions, forward": ("aten::mkldnn_convolution", "aten::_convolution"),
+    "activations and time maps": (
+        "aten::softplus",
+        "aten::softplus_backward",
+        "_Softplus",
+        "_SoftplusBackward",
+        "_Plus",
+        "_PlusBackward",
+        "aten::exp_",
+        "aten::log",
+        "aten::amax",
+        "aten::addcdiv",
+        "aten::bmm",
+        "aten::mm",
+    ),
+}
+REST = "everything else: additions, copies, f_q, noise, the graph"
+
+
+def measure(*, quick: bool) -> Iterator[Row]:
+    """The floor and ours, kind by kind."""
+    for name in ("mnist", "cifar10-1"):
+        shape = SHAPES[name]
+        h0, deep = images(shape, 4 if quick else 32), block(shape)
+        steps = deep.grid.steps
+        runs: dict[str, Callable[[], None]] = {
+            "floor": partial(floor, floor_of(shape), h0, steps),
+            "ours": partial(ours, deep, h0),
+        }
+        for who, run in runs.items():
+            for kind, milliseconds in by_kind(run).items():
+                yield Row("profile", f"{name}, batch {len(h0)}, {who}", kind, milliseconds / steps, "ms")
+
+
+def by_kind(run: Callable[[], None]) -> dict[str, float]:
+    """Self time of the third run, in milliseconds."""
+    run()
+    run()
+    with profile(activities=[ProfilerActivity.CPU]) as profiler:
+        run()
+    found = dict.fromkeys((*KINDS, REST), 0.0)
+    for event in profiler.key_averages():
+        kind = next((kind for kind, names in KINDS.items() if event.key in names), REST)
+        found[kind] += event.self_cpu_time_total / 1e3
+    return found
