@@ -1,7 +1,8 @@
 """Other ways to compute a training step of one block: what ours is measured against, on the same shapes and steps.
 
 floor         the convolutions and activations alone, with weights that do not change, in plain PyTorch
-torchsde      one SDE for the joint state (h, w, kl) by `torchsde.sdeint`, and by its adjoint
+torchsde      one SDE for the joint state (h, w, kl) by `torchsde.sdeint`, and by its adjoint; as it is usually written,
+              and laid out channels last by hand
 torchdiffeq   one ODE for the joint state (h, w) by `torchdiffeq.odeint`: a network without noise
 """
 
@@ -99,14 +100,18 @@ def floor(net: Floor, h0: Tensor, steps: int) -> None:
     h.square().mean().backward()
 
 
-def concatenating(w: dict[str, Tensor], t: Tensor, h: Tensor) -> Tensor:
+def concatenating(w: dict[str, Tensor], t: Tensor, h: Tensor, *, last: bool = False) -> Tensor:
     """The paper's f_h as it is written elsewhere: time is one more channel of every layer's input."""
 
     def with_time(h: Tensor) -> Tensor:
+        if last:
+            n, _, *size = h.shape
+            return torch.cat([h.permute(0, 2, 3, 1), t.expand(n, *size, 1)], dim=-1).permute(0, 3, 1, 2)
         return torch.cat([h, t.expand(len(h), 1, *h.shape[2:])], dim=1)
 
     def kernel(layer: str, dim: int) -> Tensor:
-        return torch.cat([w[f"{layer}.weight"], w[f"{layer}.time_weight"]], dim=dim)
+        both = torch.cat([w[f"{layer}.weight"], w[f"{layer}.time_weight"]], dim=dim)
+        return both.contiguous(memory_format=torch.channels_last) if last else both
 
     h = F.softplus(F.conv2d(with_time(h), kernel("first", 1), w["first.bias"], padding=1))
     h = F.softplus(F.conv2d(with_time(h), kernel("down", 1), w["down.bias"], stride=2, padding=1))
@@ -120,22 +125,32 @@ class Joint(nn.Module):
 
     noise_type, sde_type = "diagonal", "ito"
 
-    def __init__(self, deep: DeepBlock, h0: Tensor) -> None:
+    def __init__(self, deep: DeepBlock, h0: Tensor, *, last: bool = False) -> None:
         super().__init__()
+        self.last = last
         self.f_h, self.process = deep.f_h, deep.process
         self.shape, self.split = h0.shape, [h0.numel(), deep.f_h.d, 1]
 
     def start(self, h0: Tensor) -> Tensor:
         """(h0, w0, 0), one row."""
-        return torch.cat([h0.reshape(-1), self.process.w0, h0.new_zeros(1)])[None]
+        return torch.cat([self.flat(h0), self.process.w0, h0.new_zeros(1)])[None]
+
+    def flat(self, h: Tensor) -> Tensor:
+        """(N, C, H, W) as one vector."""
+        return (h.permute(0, 2, 3, 1) if self.last else h).reshape(-1)
+
+    def picture(self, flat: Tensor) -> Tensor:
+        """The inverse of ``flat``."""
+        n, c, height, width = self.shape
+        return flat.view(n, height, width, c).permute(0, 3, 1, 2) if self.last else flat.view(self.shape)
 
     def f(self, t: Tensor, y: Tensor) -> Tensor:
         """Drifts of h, w and kl."""
         h, w, _ = torch.split(y[0], self.split)
         drift, prior = self.process.drift(t, w), self.process.prior
         u = (drift - prior.drift(t, w)) / prior.diffusion(t, w)
-        dh = concatenating(self.f_h.unflatten(w), t, h.view(self.shape))
-        return torch.cat([dh.reshape(-1), drift, 0.5 * u.square().sum()[None]])[None]
+        dh = concatenating(self.f_h.unflatten(w), t, self.picture(h), last=self.last)
+        return torch.cat([self.flat(dh), drift, 0.5 * u.square().sum()[None]])[None]
 
     def g(self, t: Tensor, y: Tensor) -> Tensor:
         """sigma on w, zero elsewhere."""
@@ -144,11 +159,16 @@ class Joint(nn.Module):
         return torch.cat([torch.zeros_like(h), sigma.expand_as(w), torch.zeros_like(kl)])[None]
 
 
+def length(steps: int) -> float:
+    """A step for torchsde, which adds steps up in float32: a little more than 1 / steps, or it would take one more."""
+    return (1 + 1e-6) / steps
+
+
 def torchsde_way(joint: Joint, h0: Tensor, steps: int, *, adjoint: bool = False) -> None:
     """`torchsde.sdeint` over the joint state, and back."""
     solve = torchsde.sdeint_adjoint if adjoint else torchsde.sdeint
     ts = torch.tensor([0.0, 1.0])
-    y1 = solve(joint, joint.start(h0), ts, method="euler", dt=1 / steps)[-1, 0]
+    y1 = solve(joint, joint.start(h0), ts, method="euler", dt=length(steps))[-1, 0]
     h, _, kl = torch.split(y1, joint.split)
     (h.square().mean() + 1e-3 * kl.sum()).backward()
 

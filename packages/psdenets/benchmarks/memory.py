@@ -87,13 +87,15 @@ def in_this_process(who: str, shape_name: str, batch: int, steps: int, gradient:
     """Prints the resident sizes before and at the highest point."""
     from contenders import SHAPES, Joint, block, images, ours, ours_in_pieces, torchsde_way
 
-    from psdenets import build, preset
+    from psdenets import ImageSpec, preset
     from psdenets.pieces import kept_by_an_image, size_for
 
     shape = SHAPES[shape_name]
     changes = {"gradient": gradient, "hidden_method": method, **({"steps": steps} if steps else {})}
     deep = block(shape, **changes)
-    kept = kept_by_an_image(build(preset(shape.preset.format(cut="sde-bnn"), blocks="1")), 1)
+    zeros, ones = (0.0,) * shape.channels, (1.0,) * shape.channels
+    spec = ImageSpec(shape.channels, shape.side, shape.side, tuple("0123456789"), zeros, ones)
+    kept = kept_by_an_image(preset(shape.preset.format(cut="sde-bnn"), blocks="1"), spec)
 
     def run(h0: Tensor) -> None:
         if who == "ours":

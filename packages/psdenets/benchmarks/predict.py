@@ -7,7 +7,7 @@ from functools import partial
 
 import torch
 import torchsde
-from contenders import SHAPES, Joint, block, images
+from contenders import SHAPES, Joint, block, images, length
 from rows import Row
 from timing import interleaved, median, ratio
 
@@ -63,7 +63,7 @@ def ten_passes_of_torchsde(batch: int) -> Callable[[], None]:
     @torch.no_grad()
     def run() -> None:
         for _ in range(10):
-            torchsde.sdeint(joint, joint.start(h0), ts, method="euler", dt=1 / deep.grid.steps)
+            torchsde.sdeint(joint, joint.start(h0), ts, method="euler", dt=length(deep.grid.steps))
 
     return run
 

@@ -21,7 +21,7 @@ def measure(*, quick: bool) -> Iterator[Row]:
         for name in SHAPES:
             whole, large = name in TORCHSDE_OVER_OURS, batch > 32
             cuts = (CUTS[:4] if large else CUTS) if whole else CUTS[:1]
-            rows = one_shape(name, batch, 1 if quick else 3 if large else 9, cuts, others=whole and not large)
+            rows = one_shape(name, batch, 1 if quick else 3 if large else 7, cuts, others=whole and not large)
             yield from (row.unasked() if quick else row for row in rows)
 
 
@@ -42,6 +42,7 @@ def one_shape(name: str, batch: int, rounds: int, cuts: tuple[str, ...], *, othe
             yield row(f"{who} / floor", who, "floor", most=1.05 if "compiled" in who else 1.15)
     plain, compiled = TORCHSDE_OVER_OURS.get(name, (None, None))
     yield row("torchsde / ours", "torchsde", "ours, sde-bnn", least=plain)
+    yield row("torchsde, channels last by hand / ours", "torchsde, channels last", "ours, sde-bnn")
     yield row("torchsde / ours, compiled", "torchsde", "ours, sde-bnn, compiled", least=compiled)
     if others:
         yield row("torchsde, its adjoint / ours", "torchsde adjoint", "ours, sde-bnn", least=2.2)
@@ -65,6 +66,7 @@ def contenders(name: str, batch: int, cuts: tuple[str, ...], *, others: bool) ->
     runs |= {f"ours, {cut}": partial(ours, block(shape, cut), h0) for cut in cuts}
     runs["ours, sde-bnn, compiled"] = partial(ours, block(shape, compile=True), h0)
     runs["torchsde"] = partial(torchsde_way, joint, h0, steps)
+    runs["torchsde, channels last"] = partial(torchsde_way, Joint(deep, h0, last=True), h0, steps)
     if others:
         runs["torchsde adjoint"] = partial(torchsde_way, joint, h0, steps, adjoint=True)
         runs["torchdiffeq"] = partial(torchdiffeq_way, joint, h0, steps)

@@ -31,8 +31,8 @@ def interleaved(
 
 
 def ratio(times: Mapping[str, list[float]], name: str, to: str) -> float:
-    """Median over rounds of the ratio within a round."""
-    return statistics.median(a / b for a, b in zip(times[name], times[to], strict=True))
+    """Ratio of medians: two runs of a round may lie half a minute apart, so ratios within a round say no more."""
+    return median(times, name) / median(times, to)
 
 
 def median(times: Mapping[str, list[float]], name: str) -> float:

@@ -32,6 +32,16 @@ def test_kernels_have_the_values_and_slopes_of_the_activations(name, dtype, atol
     torch.testing.assert_close(slope, torch.autograd.grad(plain.sum(), x)[0], rtol=0, atol=atol)
 
 
+@pytest.mark.skipif(shutil.which("g++") is None, reason="there is no C++ compiler")
+def test_second_derivatives_are_refused_and_not_wrong(monkeypatch):
+    monkeypatch.setattr(compiled, "_compiled", lambda kernel: kernel)
+    x, m = pair(torch.float64)
+    (first,) = torch.autograd.grad(compiled.compiled("softplus")(x, m).sum(), x)
+    torch.testing.assert_close(first, torch.sigmoid(x + m), rtol=0, atol=1e-12)
+    with pytest.raises(RuntimeError, match="expected first derivatives with --compile"):
+        torch.autograd.grad(compiled.compiled("softplus")(x, m).sum(), x, create_graph=True)
+
+
 def test_the_polynomial_is_the_logarithm_to_eight_digits():
     e = np.linspace(1e-9, 1, 10_001)
     values = e * np.polynomial.Polynomial(compiled.LOGARITHM)(e)

@@ -50,6 +50,16 @@ def test_folded_time_channel_equals_concatenation_in_transposed_convolutions(see
     torch.testing.assert_close(layer(t, h, (height, width)), expected, rtol=0, atol=1e-12)
 
 
+def test_layers_first_used_in_inference_mode_can_be_trained():
+    layer = TimedConv(1, 2, 3)
+    up = TimedConvTranspose(2, 2)
+    h, t = torch.zeros(1, 1, 23, 29), torch.tensor(0.5)  # a size of this test alone
+    with torch.inference_mode():
+        up(t, layer(t, h)[..., ::2, ::2], (23, 29))
+    up(t, layer(t, h)[..., ::2, ::2], (23, 29)).sum().backward()
+    assert layer.time_weight.grad.abs().sum() > 0
+
+
 def test_time_map_differs_at_the_borders_where_padding_cuts_the_kernel():
     layer = TimedConv(1, 1, 3).double()
     with torch.no_grad():

@@ -74,6 +74,21 @@ def test_vmap_is_a_loop(name, in_dims):
     torch.testing.assert_close(torch.vmap(f, in_dims)(*args), loop, rtol=0, atol=1e-12)
 
 
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_softplus_of_short_floats_is_that_of_pytorch(dtype):
+    z = torch.linspace(-8, 8, 64).to(dtype).view(1, 1, 8, 8)
+    assert torch.equal(pointwise.softplus(z, torch.zeros(1, 8, 8, dtype=dtype)), F.softplus(z))
+
+
+@pytest.mark.parametrize("name", PLAIN)
+def test_no_images_give_no_numbers_and_a_gradient_of_zero(name):
+    x, m = torch.zeros(0, 3, 4, 6, requires_grad=True), torch.zeros(3, 4, 6, requires_grad=True)
+    y = getattr(pointwise, name)(x, m)
+    y.sum().backward()
+    assert y.shape == x.shape
+    assert torch.equal(m.grad, torch.zeros(3, 4, 6))
+
+
 @pytest.mark.parametrize("name", ["plus", "softplus"])
 def test_the_result_keeps_channels_last(name):
     x, m = pair(3)

@@ -115,7 +115,8 @@ class ImageClassifier(nn.Module, ABC):
     ) -> tuple[Tensor, Tensor]:
         """(probabilities (S, N, classes), kl (S,)) of many images under the same samples, in bounded memory.
 
-        What samples share is computed once for each batch, whatever the number of groups.
+        What samples share is computed once for each batch, whatever the number of groups. With a dtype, probabilities
+        are computed in it on the CPU, as not every accelerator has float64.
         """
         states: list[Any] = []
         probs, kl = [], []
@@ -123,7 +124,8 @@ class ImageClassifier(nn.Module, ABC):
             group = []
             for b, x in enumerate(batches):
                 state = states[b] if b < len(states) else self.shared(x, weights)
-                group.append(self.rest(state, weights).to(dtype).softmax(-1))
+                out = self.rest(state, weights)
+                group.append((out if dtype is None else out.cpu().to(dtype)).softmax(-1))
                 if len(states) <= b and len(weights.kl) < samples:
                     states.append(state)
                 after_batch()

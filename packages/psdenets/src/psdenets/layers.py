@@ -97,15 +97,17 @@ def time_map(t: Tensor, time_weight: Tensor, bias: Tensor, rows: Tensor, columns
 @lru_cache(maxsize=256)
 def taps_seen(n: int, k: int, stride: int, dtype: torch.dtype, device: torch.device) -> Tensor:
     """Taps a of a convolution that fall into the image at each output pixel i:  0 <= i stride + a - k // 2 < n."""
-    at = torch.arange(0, n, stride)[:, None] + torch.arange(k) - k // 2
-    return ((at >= 0) & (at < n)).to(device, dtype)
+    with torch.inference_mode(False):  # what is kept must serve training too, whoever asks first
+        at = torch.arange(0, n, stride)[:, None] + torch.arange(k) - k // 2
+        return ((at >= 0) & (at < n)).to(device, dtype)
 
 
 @lru_cache(maxsize=256)
 def taps_reached(m: int, n: int, k: int, dtype: torch.dtype, device: torch.device) -> Tensor:
     """Taps a of a transposed convolution, stride 2, that reach output pixel i from one of m:  2 j = i + k // 2 - a."""
-    twice = torch.arange(n)[:, None] + k // 2 - torch.arange(k)
-    return ((twice % 2 == 0) & (twice >= 0) & (twice < 2 * m)).to(device, dtype)
+    with torch.inference_mode(False):
+        twice = torch.arange(n)[:, None] + k // 2 - torch.arange(k)
+        return ((twice % 2 == 0) & (twice >= 0) & (twice < 2 * m)).to(device, dtype)
 
 
 @final

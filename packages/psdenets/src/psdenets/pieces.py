@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import torch
 from torch import Tensor
@@ -18,6 +18,10 @@ from torch import Tensor
 from psdenets.heads import HeadWeights
 from psdenets.models import Classifier, Weights
 from psdenets.objective import mean_nll
+
+if TYPE_CHECKING:
+    from psdenets.config import Config
+    from psdenets.spec import ImageSpec
 
 _STATES = 2 * 10**9  # bytes kept for the backward pass; two gigabytes leave room on any machine that trains
 
@@ -35,7 +39,7 @@ class Pieces(NamedTuple):
 def in_pieces(model: Classifier, x: Tensor, labels: Tensor, weights: Weights, size: int) -> Pieces:
     """Forward and backward passes of ``size`` images at a time, as far as the weights."""
     copies = _copies(weights)
-    logits, nll = [], x.new_zeros((), dtype=torch.float64)
+    logits, nll = [], x.new_zeros(())
     for images, answers in zip(torch.split(x, size), torch.split(labels, size), strict=True):
         out = model.logits(images, copies)
         part = mean_nll(out, answers) * (len(images) / len(x))
@@ -44,7 +48,7 @@ def in_pieces(model: Classifier, x: Tensor, labels: Tensor, weights: Weights, si
         nll += part.detach()
     pairs = [(a, b.grad) for a, b in zip(_tensors(weights), _tensors(copies), strict=True) if b.grad is not None]
     carried = sum(((a * grad).sum() for a, grad in pairs), x.new_zeros(()))
-    return Pieces(torch.cat(logits, dim=1), nll.to(x.dtype) + (carried - carried.detach()))
+    return Pieces(torch.cat(logits, dim=1), nll + (carried - carried.detach()))
 
 
 def size_for(batch: int, kept: int) -> int:
@@ -54,29 +58,34 @@ def size_for(batch: int, kept: int) -> int:
         >>> size_for(128, 27 * 10**6), size_for(32, 27 * 10**6), size_for(128, 10**10)
         (64, 32, 1)
     """
-    pieces = min(batch, math.ceil(batch * kept / _STATES))
-    return math.ceil(batch / max(1, pieces))
+    pieces = math.ceil(batch / max(1, _STATES // max(1, kept)))
+    return math.ceil(batch / pieces)
 
 
-def kept_by_an_image(model: Classifier, samples: int) -> int:
-    """Bytes that the backward pass of one image needs, those of the weights aside."""
+def kept_by_an_image(config: Config, spec: ImageSpec) -> int:
+    """Bytes that the backward pass of one image keeps at its peak, those of the weights aside.
+
+    Counted for backpropagation; the other modes keep that of some steps, see `sdeweights.gradients`.
+    """
+    model = Classifier(config.replace(gradient="backprop", compile=False), spec)
+    weights = _copies(model.draw(config.samples, torch.Generator().manual_seed(0)))
+    one, two = (_kept(model, torch.zeros(n, spec.channels, spec.height, spec.width), weights) for n in (1, 2))
+    root = max(1, math.isqrt(config.steps))
+    steps = {"backprop": config.steps, "checkpoint": root + math.ceil(config.steps / root), "adjoint": 2}
+    return math.ceil((two - one) * min(1.0, steps[config.gradient] / config.steps))
+
+
+def _kept(model: Classifier, images: Tensor, weights: Weights) -> int:
+    """Bytes that the graph of the logits holds, each block of memory once."""
     sizes: dict[int, int] = {}
 
     def note(x: Tensor) -> Tensor:
         sizes[x.untyped_storage().data_ptr()] = x.untyped_storage().nbytes()
         return x
 
-    spec, like = model.spec, model.mean
-    pixels = like.new_zeros((2, spec.channels, spec.height, spec.width))
-    counts = []
-    weights = _copies(model.draw(samples, torch.Generator(like.device).manual_seed(0)))
-    for images in (pixels[:1], pixels):
-        sizes.clear()
-        with torch.autograd.graph.saved_tensors_hooks(note, lambda x: x):
-            out = model.logits(images, weights)
-        counts.append(sum(sizes.values()))
-        del out
-    return counts[1] - counts[0]
+    with torch.autograd.graph.saved_tensors_hooks(note, lambda x: x):
+        logits = model.logits(images, weights)
+    return sum(sizes.values()) if logits.requires_grad else 0
 
 
 def _copies(weights: Weights) -> Weights:

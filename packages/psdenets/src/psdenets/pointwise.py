@@ -26,6 +26,8 @@ def plus(x: Tensor, m: Tensor) -> Tensor:
 
 def softplus(x: Tensor, m: Tensor) -> Tensor:
     """log(1 + exp(x + m)), with the absolute accuracy that numbers around 1 have."""
+    if x.dtype not in (torch.float32, torch.float64) or len(x) == 0:  # where that accuracy is poor, or there is nothing
+        return F.softplus(plus(x, m))
     out: Tensor = _Softplus.apply(x, m)[0]  # type: ignore[no-untyped-call]
     return out
 
@@ -107,7 +109,7 @@ class _Softplus(torch.autograd.Function):
 def over_images(g: Tensor) -> Tensor:
     """The sum of (N, C, H, W) over N, channels last in memory."""
     n, c, height, width = g.shape
-    rows = g.permute(0, 2, 3, 1).reshape(n, -1)  # a view where channels are last
+    rows = g.permute(0, 2, 3, 1).reshape(n, height * width * c)  # a view where channels are last
     return (g.new_ones(1, n) @ rows).view(height, width, c).permute(2, 0, 1)
 
 

@@ -31,6 +31,8 @@ from psdenets.pieces import in_pieces, kept_by_an_image, size_for
 from psdenets.predictions import Predictions, predict
 from psdenets.schedules import rate
 from psdenets.seeds import generator
+from psdenets.spec import ImageSpec
+from psdenets.systems import PROCESSES
 from sdeweights import NonFiniteState, WeightProcess
 
 
@@ -80,7 +82,7 @@ class Trainer:
         self.best: dict[str, Tensor] = {}
         self.optimizer = _adam(self.model, config)
         self.at = Position()
-        self.piece = _piece(self.model, config)
+        self.piece = _piece(config, splits.spec)
         self.batches = len(splits.train) // config.batch_size
         self.steps = self.batches * config.epochs
         self._start_epoch()
@@ -230,9 +232,9 @@ class Trainer:
         self._probs, self._labels, self._sums = [], [], {"loss": 0.0, "kl": 0.0}
 
     def _note(self, loss: Tensor, nll: Tensor, kl: Tensor, logits: Tensor, labels: Tensor) -> StepReport:
-        probs = logits.detach().double().softmax(-1).mean(0)
-        self._probs.append(probs.cpu())
-        self._labels.append(labels.cpu())
+        probs, labels = logits.detach().cpu().double().softmax(-1).mean(0), labels.cpu()
+        self._probs.append(probs)
+        self._labels.append(labels)
         report = StepReport(loss.item(), nll.item(), kl.item(), (probs.argmax(-1) == labels).double().mean().item())
         self._sums["loss"] += report.loss
         self._sums["kl"] += report.kl
@@ -245,11 +247,14 @@ class Trainer:
         return {"loss": self._sums["loss"] / self.at.batch, **metrics}
 
 
-def _piece(model: ImageClassifier, config: Config) -> int:
+def _piece(config: Config, spec: ImageSpec) -> int:
     """Images that go forth and back at once."""
-    if config.piece is not None or not isinstance(model, Classifier):
+    if config.piece is not None or config.model not in PROCESSES:
         return config.piece or config.batch_size
-    return size_for(config.batch_size, kept_by_an_image(model, config.samples))
+    try:
+        return size_for(config.batch_size, kept_by_an_image(config, spec))
+    except NonFiniteState:  # the first step will say so
+        return config.batch_size
 
 
 def _adam(model: nn.Module, config: Config) -> torch.optim.Adam:
