@@ -35,9 +35,7 @@ def measure(*, quick: bool) -> Iterator[Row]:
         bound = None if quick else 0.6
         yield Row("memory", where, "ours / torchsde", used["pieces"] / used["torchsde"], "x", most=bound)
         yield Row("memory", where, "ours, batch in one piece / torchsde", used["ours"] / used["torchsde"], "x")
-    yield from against_steps(
-        (6, 12) if quick else (30, 240), 4 if quick else 128, bound=None if quick else 1.3
-    )
+    yield from against_steps((6, 12) if quick else (30, 240), 4 if quick else 128, bound=None if quick else 1.3)
     for shape in ("mnist", "cifar10-1"):
         for gradient, method in GRADIENTS[:3]:
             yield largest_batch(shape, gradient, method, (4, 8) if quick else (16, 48))

@@ -18,11 +18,30 @@ TORCHSDE_OVER_OURS = {"mnist": (1.5, 1.65), "cifar10-1": (1.4, 1.5)}  # plain, c
 def measure(*, quick: bool) -> Iterator[Row]:
     """All shapes; the first stage of CIFAR-10 and MNIST with every cut."""
     for batch in (8,) if quick else (32, 128):
+        stages: list[Row] = []
         for name in SHAPES:
             whole, large = name in TORCHSDE_OVER_OURS, batch > 32
             cuts = (CUTS[:4] if large else CUTS) if whole else CUTS[:1]
             rows = one_shape(name, batch, 1 if quick else 3 if large else 7, cuts, others=whole and not large)
-            yield from (row.unasked() if quick else row for row in rows)
+            for row in rows:
+                stages += [row] if name.startswith("cifar10") else []
+                yield row.unasked() if quick else row
+        for row in network(stages, batch):
+            yield row.unasked() if quick else row
+
+
+def network(stages: list[Row], batch: int) -> Iterator[Row]:
+    """The paper's network for CIFAR-10, which has two blocks of each stage: ratios of sums of medians."""
+    seconds: dict[str, float] = {}
+    for row in stages:
+        if row.unit == "s":
+            seconds[row.what] = seconds.get(row.what, 0) + row.figure
+    where = f"cifar10, the three stages together, batch {batch}"
+    for who, most in (("ours, sde-bnn", 1.15), ("ours, sde-bnn, compiled", 1.05)):
+        figure = seconds[f"{who}: median"] / seconds["floor: median"]
+        yield Row("training step", where, f"{who} / floor", figure, "x", most=most)
+    figure = seconds["torchsde: median"] / seconds["ours, sde-bnn: median"]
+    yield Row("training step", where, "torchsde / ours", figure, "x", least=1.4)
 
 
 def one_shape(name: str, batch: int, rounds: int, cuts: tuple[str, ...], *, others: bool) -> Iterator[Row]:
