@@ -39,6 +39,16 @@ def test_first_and_second_derivatives_agree_with_finite_differences(name):
     assert torch.autograd.gradgradcheck(getattr(pointwise, name), (x, m))
 
 
+def test_first_and_second_derivatives_of_softplus_are_those_of_the_logistic_function():
+    """With a graph of the gradient another formula is used than without, which a check of that formula with itself misses."""
+    x, m = pair(4)
+    s = torch.sigmoid(x + m)
+    (first,) = torch.autograd.grad(pointwise.softplus(x, m).sum(), x, create_graph=True)
+    (second,) = torch.autograd.grad(first.sum(), x)
+    torch.testing.assert_close(first, s, rtol=0, atol=1e-12)
+    torch.testing.assert_close(second, s * (1 - s), rtol=0, atol=1e-12)
+
+
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_softplus_of_any_finite_number_is_finite_and_right(dtype):
     extremes = torch.tensor([-1e30, -1000, -50, 0, 50, 88, 89, 1000, 1e30], dtype=dtype)
