@@ -1,4 +1,4 @@
-"""PERFORMANCE.md and its plot from the figures of `nox -s bench -- --json docs/performance.json`.
+"""PERFORMANCE.md and its plot from the figures in performance.json, which `nox -s bench -- --json` writes.
 
     python docs/performance.py
 
