@@ -20,6 +20,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from psdenets.pointwise import Then, plus
+from psdenets.thin import conv
 
 Pair = tuple[int, int]
 
@@ -40,7 +41,7 @@ def timed_conv(
     """
     k = weight.shape[-1]
     seen = tuple(taps_seen(n, k, stride, h.dtype, h.device) for n in h.shape[-2:])
-    out = F.conv2d(h, laid_out(weight), None, stride, k // 2)
+    out = conv(h, laid_out(weight), stride)
     return then(out, time_map(t, time_weight[:, 0], bias, *seen))
 
 

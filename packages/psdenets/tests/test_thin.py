@@ -1,0 +1,106 @@
+"""Convolutions between thin and wide images by products of matrices, against PyTorch's own."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from psdenets import thin
+from psdenets.layers import laid_out
+
+THIN = [(1, 8), (3, 5), (8, 1), (6, 2)]  # channels in and out
+
+
+def plain(h: Tensor, weight: Tensor) -> Tensor:
+    return F.conv2d(h, weight, None, 1, weight.shape[-1] // 2)
+
+
+def drawn(*shape: int, seed: int = 0, dtype: torch.dtype = torch.float64) -> Tensor:
+    x = torch.randn(shape, generator=torch.Generator().manual_seed(seed), dtype=dtype)
+    return x.contiguous(memory_format=torch.channels_last).requires_grad_()
+
+
+def both(c_in: int, c_out: int, k: int, size: tuple[int, int] = (5, 4), batch: int = 3) -> tuple[Tensor, Tensor]:
+    return drawn(batch, c_in, *size), drawn(c_out, c_in, k, k, seed=1)
+
+
+def takes_products(y: Tensor) -> bool:
+    return type(y.grad_fn).__name__ in ("_ToThinBackward", "_ToWideBackward")
+
+
+@pytest.mark.parametrize(("c_in", "c_out"), THIN)
+@pytest.mark.parametrize("k", [1, 3, 5])
+@pytest.mark.parametrize("size", [(5, 4), (1, 1), (2, 7)])
+def test_values_and_gradients_are_those_of_the_library(c_in: int, c_out: int, k: int, size: tuple[int, int]) -> None:
+    h, weight = both(c_in, c_out, k, size)
+    ours, theirs = thin.conv(h, weight), plain(h, weight)
+    assert takes_products(ours)
+    g = drawn(*ours.shape, seed=2).detach()
+    torch.testing.assert_close(ours, theirs, rtol=0, atol=1e-12)  # sums of up to 200 terms around 1
+    for a, b in zip(
+        torch.autograd.grad(ours, (h, weight), g), torch.autograd.grad(theirs, (h, weight), g), strict=True
+    ):
+        torch.testing.assert_close(a, b, rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize(("c_in", "c_out"), THIN)
+def test_first_and_second_derivatives_are_those_of_differences(c_in: int, c_out: int) -> None:
+    h, weight = both(c_in, c_out, 3, (3, 2), batch=2)
+    assert torch.autograd.gradcheck(thin.conv, (h, weight))
+    assert torch.autograd.gradgradcheck(thin.conv, (h, weight))
+
+
+@pytest.mark.parametrize(("c_in", "c_out"), THIN)
+@pytest.mark.parametrize("wanted", [0, 1])
+def test_one_gradient_alone_is_the_same(c_in: int, c_out: int, wanted: int) -> None:
+    pair = list(both(c_in, c_out, 3))
+    y = thin.conv(*pair).sin().sum()
+    expected = torch.autograd.grad(y, pair)[wanted]
+    pair[1 - wanted] = pair[1 - wanted].detach()
+    (alone,) = torch.autograd.grad(thin.conv(*pair).sin().sum(), pair[wanted])
+    assert torch.equal(alone, expected)
+
+
+@pytest.mark.parametrize(("c_in", "c_out"), THIN)
+def test_samples_side_by_side_agree_with_one_by_one(c_in: int, c_out: int) -> None:
+    h = torch.stack([drawn(3, c_in, 4, 4, seed=i).detach() for i in range(2)])
+    weights = torch.stack([drawn(c_out, c_in, 3, 3, seed=9 + i).detach() for i in range(2)])
+
+    def value_and_gradients(h: Tensor, weight: Tensor) -> tuple[Tensor, tuple[Tensor, Tensor]]:
+        gradients = torch.func.grad(lambda h, w: thin.conv(h, w).sin().sum(), argnums=(0, 1))(h, weight)
+        return thin.conv(h, weight), gradients
+
+    y, (gh, gw) = torch.vmap(value_and_gradients)(h, weights)
+    for i in range(2):
+        one, (gh_one, gw_one) = value_and_gradients(h[i], weights[i])
+        for a, b in ((y[i], one), (gh[i], gh_one), (gw[i], gw_one)):
+            torch.testing.assert_close(a, b, rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize(("c_in", "c_out"), THIN)
+def test_images_and_their_gradients_have_channels_last(c_in: int, c_out: int) -> None:
+    h, weight = drawn(3, c_in, 5, 4, dtype=torch.float32), drawn(c_out, c_in, 3, 3, dtype=torch.float32)
+    y = thin.conv(h, laid_out(weight))
+    (gh,) = torch.autograd.grad(y.square().sum(), h)
+    assert y.is_contiguous(memory_format=torch.channels_last)
+    assert gh.is_contiguous(memory_format=torch.channels_last)
+
+
+def test_float32_is_as_exact_as_the_library() -> None:
+    h, weight = drawn(2, 32, 28, 28), drawn(1, 32, 3, 3, seed=1)
+    exact = plain(h, weight)
+    error = (thin.conv(h.float(), weight.float()) - exact).abs().max()
+    assert error < 4 * (plain(h.float(), weight.float()) - exact).abs().max() + 1e-6
+
+
+@pytest.mark.parametrize(
+    ("c_in", "c_out", "stride", "batch"),
+    [(4, 8, 1, 2), (8, 8, 1, 2), (1, 1, 1, 2), (2, 3, 1, 2), (1, 8, 2, 2), (1, 8, 1, 0)],
+)
+def test_other_convolutions_are_left_to_the_library(c_in: int, c_out: int, stride: int, batch: int) -> None:
+    h, weight = both(c_in, c_out, 3, batch=batch)
+    y = thin.conv(h, weight, stride)
+    assert not takes_products(y)
+    assert torch.equal(y, F.conv2d(h, weight, None, stride, 1))
