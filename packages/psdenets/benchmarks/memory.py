@@ -36,6 +36,8 @@ def measure(*, quick: bool) -> Iterator[Row]:
         yield Row("memory", where, "ours / torchsde", used["pieces"] / used["torchsde"], "x", most=bound)
         yield Row("memory", where, "ours, batch in one piece / torchsde", used["ours"] / used["torchsde"], "x")
     yield from against_steps((6, 12) if quick else (30, 240), 4 if quick else 128, bound=None if quick else 1.3)
+    for scope in ("block", "network"):
+        yield prediction(scope, samples=2 if quick else 100, most=None if quick else 4.0)
     for shape in ("mnist", "cifar10-1"):
         for gradient, method in GRADIENTS[:3]:
             yield largest_batch(shape, gradient, method, (4, 8) if quick else (16, 48))
@@ -52,6 +54,13 @@ def against_steps(steps: tuple[int, ...], batch: int, bound: float | None) -> It
         most = bound if gradient == "adjoint" else None
         figure = used[steps[-1]] / used[steps[0]]
         yield Row("memory", where, f"{steps[-1]} steps / {steps[0]} steps", figure, "x", most=most)
+
+
+def prediction(scope: str, samples: int, most: float | None) -> Row:
+    """Many samples on the network of three scales."""
+    where = f"cifar10 2-2-2, ODE-first, scope {scope}, prediction of 8 images, whole process"
+    number = in_another_process(["predict", scope, "8", str(samples), "-", "-"])[1]
+    return Row("memory", where, f"S = {samples}", number / GIGABYTE, "GB", most=most)
 
 
 def largest_batch(shape: str, gradient: str, method: str, batches: tuple[int, int]) -> Row:
@@ -74,11 +83,29 @@ def peak(
     whole: bool = False,
 ) -> float:
     """Bytes of a training step above those of the process before it, or of the whole process."""
-    words = [who, shape, str(batch), str(steps or 0), gradient, method]
+    before, highest = in_another_process([who, shape, str(batch), str(steps or 0), gradient, method])
+    return highest if whole else highest - before
+
+
+def in_another_process(words: list[str]) -> tuple[float, float]:
+    """Resident sizes before and at the highest point."""
     env = {**os.environ, "MALLOC_MMAP_THRESHOLD_": str(2**16), "OMP_NUM_THREADS": "1"}
     done = subprocess.run([sys.executable, __file__, *words], capture_output=True, text=True, check=True, env=env)
     before, highest = (float(word) for word in done.stdout.split())
-    return highest if whole else highest - before
+    return before, highest
+
+
+def predict_in_this_process(scope: str, batch: int, samples: int) -> None:
+    """Prints the resident sizes before and at the highest point."""
+    import torch
+
+    from psdenets import build, preset
+
+    model = build(preset("cifar10-ode-first", scope=scope))
+    before = status("VmRSS")
+    x = torch.rand(batch, 3, 32, 32, generator=torch.Generator().manual_seed(0))
+    model.predict_proba(x, samples=samples, generator=torch.Generator().manual_seed(1))
+    print(before, status("VmHWM"))
 
 
 def in_this_process(who: str, shape_name: str, batch: int, steps: int, gradient: str, method: str) -> None:
@@ -121,4 +148,7 @@ if __name__ == "__main__":
     for word in ("who", "shape", "batch", "steps", "gradient", "method"):
         parser.add_argument(word, type=int if word in ("batch", "steps") else str)
     given = parser.parse_args()
-    in_this_process(given.who, given.shape, given.batch, given.steps, given.gradient, given.method)
+    if given.who == "predict":
+        predict_in_this_process(given.shape, given.batch, given.steps)
+    else:
+        in_this_process(given.who, given.shape, given.batch, given.steps, given.gradient, given.method)

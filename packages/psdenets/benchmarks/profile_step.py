@@ -7,11 +7,13 @@ from functools import partial
 
 from contenders import SHAPES, block, floor, floor_of, images, ours
 from rows import Row
+from torch.autograd.profiler_util import FunctionEvent
 from torch.profiler import ProfilerActivity, profile
 
 KINDS = {
-    "convolutions, backward": ("aten::convolution_backward",),
-    "convolutions, forward": ("aten::mkldnn_convolution", "aten::_convolution"),
+    "weight process": ("_Steps", "_StepsBackward", "aten::normal_"),
+    "convolutions, backward": ("aten::convolution_backward", "_ToThinBackward", "_ToWideBackward"),
+    "convolutions, forward": ("aten::conv2d", "aten::conv_transpose2d", "_ToThin", "_ToWide"),
     "activations and time maps": (
         "aten::softplus",
         "aten::softplus_backward",
@@ -19,20 +21,17 @@ KINDS = {
         "_SoftplusBackward",
         "_Plus",
         "_PlusBackward",
-        "aten::exp_",
-        "aten::log",
-        "aten::amax",
-        "aten::addcdiv",
+        "aten::matmul",
         "aten::bmm",
         "aten::mm",
     ),
 }
-REST = "everything else: additions, copies, f_q, noise, the graph"
+REST = "everything else: additions, copies of kernels, the graph"
 
 
 def measure(*, quick: bool) -> Iterator[Row]:
     """The floor and ours, kind by kind."""
-    for name in ("mnist", "cifar10-1"):
+    for name in SHAPES:
         shape = SHAPES[name]
         h0, deep = images(shape, 4 if quick else 32), block(shape)
         steps = deep.grid.steps
@@ -52,7 +51,16 @@ def by_kind(run: Callable[[], None]) -> dict[str, float]:
     with profile(activities=[ProfilerActivity.CPU]) as profiler:
         run()
     found = dict.fromkeys((*KINDS, REST), 0.0)
-    for event in profiler.key_averages():
-        kind = next((kind for kind, names in KINDS.items() if event.key in names), REST)
-        found[kind] += event.self_cpu_time_total / 1e3
+    for event in profiler.events():
+        found[kind_of(event)] += event.self_cpu_time_total / 1e3
     return found
+
+
+def kind_of(event: FunctionEvent) -> str:
+    """The kind of the outermost operation that has one, of those that this one was called by."""
+    kind = REST
+    caller: FunctionEvent | None = event
+    while caller is not None:
+        kind = next((kind for kind, names in KINDS.items() if caller.name in names), kind)
+        caller = caller.cpu_parent
+    return kind

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator
 from functools import partial
 
@@ -10,6 +9,9 @@ import torch
 from contenders import SHAPES, Joint, block, floor, floor_of, images, ours, torchdiffeq_way, torchsde_way
 from rows import Row
 from timing import interleaved, median, ratio
+
+from psdenets import build, preset
+from psdenets.models import DeepBlock, draw_together
 
 CUTS = ("sde-bnn", "none", "ode-first", "horizontal", "both", "sde-first", "fix-w2")  # the first four at large batches
 TORCHSDE_OVER_OURS = {"mnist": (1.5, 1.65), "cifar10-1": (1.4, 1.5)}  # plain, compiled
@@ -22,12 +24,13 @@ def measure(*, quick: bool) -> Iterator[Row]:
         for name in SHAPES:
             whole, large = name in TORCHSDE_OVER_OURS, batch > 32
             cuts = (CUTS[:4] if large else CUTS) if whole else CUTS[:1]
-            rows = one_shape(name, batch, 1 if quick else 3 if large else 7, cuts, others=whole and not large)
+            rows = one_shape(name, batch, 1 if quick else 5 if large else 7, cuts, others=whole and not large)
             for row in rows:
                 stages += [row] if name.startswith("cifar10") else []
                 yield row.unasked() if quick else row
         for row in network(stages, batch):
             yield row.unasked() if quick else row
+    yield from paths_of_blocks(1 if quick else 7)
 
 
 def network(stages: list[Row], batch: int) -> Iterator[Row]:
@@ -44,11 +47,28 @@ def network(stages: list[Row], batch: int) -> Iterator[Row]:
     yield Row("training step", where, "torchsde / ours", figure, "x", least=1.4)
 
 
+def paths_of_blocks(rounds: int) -> Iterator[Row]:
+    """The weight paths of the paper's six blocks for CIFAR-10, two of each shape, and back: at once or one by one."""
+    blocks = build(preset("cifar10-sde-bnn")).deep_blocks
+
+    def there_and_back(groups: list[list[DeepBlock]]) -> None:
+        for group in groups:
+            generators = [torch.Generator().manual_seed(b) for b in range(len(group))]
+            paths = draw_together(group, 1, generators)
+            sum(((path.w.sum() + path.kl.sum()) for path in paths), torch.zeros(())).backward()
+
+    together, alone = partial(there_and_back, [blocks]), partial(there_and_back, [[block] for block in blocks])
+    times = interleaved({"together": together, "alone": alone}, rounds)
+    where = f"cifar10, weight paths of six blocks, 30 steps, {torch.get_num_threads()} thread(s), {rounds} rounds"
+    yield Row("training step", where, "one by one: median", median(times, "alone"), "s")
+    yield Row("training step", where, "those of one shape at once / one by one", ratio(times, "together", "alone"), "x")
+
+
 def one_shape(name: str, batch: int, rounds: int, cuts: tuple[str, ...], *, others: bool) -> Iterator[Row]:
     """Contenders take turns; ``others``: with the adjoint of torchsde and with torchdiffeq."""
     runs = contenders(name, batch, cuts, others=others)
     threads = torch.get_num_threads()
-    times = interleaved(runs, rounds, time.process_time if threads == 1 else time.perf_counter)
+    times = interleaved(runs, rounds)
     shape = f"{name}, batch {batch}, {steps_of(name)} steps, {threads} thread(s), {rounds} rounds"
 
     def row(what: str, a: str, b: str, most: float | None = None, least: float | None = None) -> Row:

@@ -7,18 +7,23 @@ import statistics
 import time
 from collections.abc import Callable, Mapping
 
+import torch
+
 Clock = Callable[[], float]
 
 
-def interleaved(
-    contenders: Mapping[str, Callable[[], object]], rounds: int, clock: Clock = time.perf_counter
-) -> dict[str, list[float]]:
+def clock_for(threads: int) -> Clock:
+    """CPU time for one thread: it leaves out the time in which the processor is given to others. Else wall time."""
+    return time.process_time if threads == 1 else time.perf_counter
+
+
+def interleaved(contenders: Mapping[str, Callable[[], object]], rounds: int) -> dict[str, list[float]]:
     """Seconds of each contender in each round, after one round that is not counted.
 
     In every round all contenders run once, in an order of its own, so that what else the machine does, and what a
-    contender leaves behind in caches and heap, meets all of them. ``time.process_time`` as the clock leaves out the
-    time in which a machine gives the processor to others; it adds up that of all threads.
+    contender leaves behind in caches and heap, meets all of them.
     """
+    clock = clock_for(torch.get_num_threads())
     times: dict[str, list[float]] = {name: [] for name in contenders}
     order = random.Random(0)
     for round_ in range(rounds + 1):

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple, cast, final
 
@@ -20,7 +20,17 @@ from psdenets.heads import HeadWeights, head_of
 from psdenets.interface import ImageClassifier
 from psdenets.seeds import generator as generator_at
 from psdenets.squeeze import space_to_depth
-from sdeweights import OrnsteinUhlenbeck, PriorPlus, WeightPath, WeightProcess, agreeing, bottleneck, flatten, flow
+from sdeweights import (
+    OrnsteinUhlenbeck,
+    PriorPlus,
+    WeightPath,
+    WeightProcess,
+    agreeing,
+    bottleneck,
+    flatten,
+    flow,
+    sample_together,
+)
 
 if TYPE_CHECKING:
     from psdenets.config import Config
@@ -73,10 +83,7 @@ class DeepBlock(nn.Module):
 
     def draw(self, samples: int, generator: torch.Generator | None) -> WeightPath:
         """Weight paths of so many samples; without noise they are one, seen many times."""
-        if self.noisy:
-            return self.process.sample(self.grid, samples, generator=generator)
-        path = self.process.sample(self.grid, 1, generator=generator)
-        return replace(path, w=path.w.expand(samples, -1, -1), kl=path.kl.expand(samples))
+        return draw_together([self], samples, [generator])[0]
 
     def forward(self, h: Tensor, path: WeightPath, first: int = 0) -> Tensor:
         """h at the end of the block: (N, ...) while all samples agree, (S, N, ...) once they do not.
@@ -107,6 +114,30 @@ class DeepBlock(nn.Module):
         last = path.steps if last is None else last
         between = None if (first, last) == (0, path.steps) else (first, last)
         return flow(self.f_h, _laid_out(h), path, self.method, self.gradient, per_sample=False, between=between)
+
+
+def draw_together(
+    blocks: Sequence[DeepBlock], samples: int, generators: Sequence[torch.Generator | None]
+) -> list[WeightPath]:
+    """Weight paths of all blocks, those of one shape in one computation; see `DeepBlock.draw`."""
+    paths: dict[int, WeightPath] = {}
+    for noisy, count in ((True, samples), (False, 1)):
+        which = [b for b, block in enumerate(blocks) if block.noisy is noisy]
+        drawn = sample_together(
+            [blocks[b].process for b in which],
+            [blocks[b].grid for b in which],
+            count,
+            generators=[generators[b] for b in which],
+        )
+        paths |= zip(which, drawn, strict=True)
+    return [_repeated(paths[b], samples) for b in range(len(blocks))]
+
+
+def _repeated(path: WeightPath, samples: int) -> WeightPath:
+    """One sample seen many times; a path of as many as it is."""
+    if path.samples == samples:
+        return path
+    return replace(path, w=path.w.expand(samples, -1, -1), kl=path.kl.expand(samples))
 
 
 def _process(config: Config, w0: Tensor, cut: Cut, generator: torch.Generator) -> WeightProcess:
@@ -171,7 +202,7 @@ class Classifier(ImageClassifier):
         return [torch.Generator(self.mean.device).manual_seed(seed) for seed in seeds]
 
     def _drawn(self, samples: int, streams: list[torch.Generator]) -> Weights:
-        paths = tuple(block.draw(samples, g) for block, g in zip(self.deep_blocks, streams, strict=False))
+        paths = tuple(draw_together(self.deep_blocks, samples, streams[:-1]))
         return Weights(paths, self.head.draw(samples, streams[-1]))
 
     def logits(self, x: Tensor, weights: Weights) -> Tensor:

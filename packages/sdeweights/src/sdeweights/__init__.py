@@ -16,7 +16,7 @@ from sdeweights.grid import Grid
 from sdeweights.kl import path_kl
 from sdeweights.path import WeightPath
 from sdeweights.priors import Brownian, OrnsteinUhlenbeck, Prior
-from sdeweights.process import WeightProcess
+from sdeweights.process import WeightProcess, sample_together
 
 __all__ = [
     "BottleneckDrift",
@@ -39,5 +39,6 @@ __all__ = [
     "flow",
     "indices",
     "path_kl",
+    "sample_together",
 ]
 __version__ = "0.1.0"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import final
+from typing import NamedTuple, final
 
 import torch
 from torch import Tensor, nn
@@ -55,6 +55,14 @@ class _MeanReversion(nn.Module):
         return _MeanReversion(self.theta.restrict(indices), self.mu.restrict(indices))
 
 
+class Numbers(NamedTuple):
+    """dw = theta (mu - w) dt + sigma dB with plain numbers."""
+
+    theta: float
+    mu: float
+    sigma: float
+
+
 def _zero(t: Tensor, w: Tensor) -> Tensor:  # noqa: ARG001 - constant in t
     return torch.zeros_like(w)
 
@@ -86,6 +94,17 @@ class Prior(nn.Module):
         """Whether g is a number or a tensor, not a function of (t, w)."""
         return isinstance(self._diffusion, _Constant)
 
+    @property
+    def numbers(self) -> Numbers | None:
+        """theta, mu and sigma where that is all there is to the prior; None for tensors and functions of (t, w)."""
+        drift, sigma = self._drift, _number(self._diffusion)
+        if drift is _zero:
+            return None if sigma is None else Numbers(0.0, 0.0, sigma)
+        if not isinstance(drift, _MeanReversion):
+            return None
+        theta, mu = _number(drift.theta), _number(drift.mu)
+        return None if theta is None or mu is None or sigma is None else Numbers(theta, mu, sigma)
+
     def drift(self, t: Tensor, w: Tensor) -> Tensor:
         """f_p(t, w), of w's shape."""
         return self._drift(t, w)
@@ -101,6 +120,10 @@ class Prior(nn.Module):
                 "expected a coordinatewise prior, got one that may mix coordinates; see Prior(coordinatewise=)"
             )
         return Prior(_restricted(self._drift, indices), _restricted(self._diffusion, indices), coordinatewise=True)
+
+
+def _number(field: Field) -> float | None:
+    return field.value if isinstance(field, _Constant) and isinstance(field.value, float) else None
 
 
 def _restricted(field: Field, indices: Tensor) -> Field:

@@ -12,21 +12,20 @@ from typing import TYPE_CHECKING, Any, Self, final
 import torch
 from torch import Tensor, nn
 
-from sdeweights import brownian, diffusion, kl
+from sdeweights import brownian, diffusion
 from sdeweights.brownian import Increments
 from sdeweights.cuts import AtT2, Cut
-from sdeweights.drifts import PriorPlus
 from sdeweights.errors import NonFiniteState, norm
 from sdeweights.grid import Grid
 from sdeweights.path import WeightPath
 from sdeweights.priors import Prior
+from sdeweights.sampling import Job, paths
 from sdeweights.solvers import ode_solver as find_ode_solver
 from sdeweights.solvers import sde_solver as find_sde_solver
-from sdeweights.solvers.base import clock
-from sdeweights.track import Counted, Group, Plan, Reset, beside, follow, stochastic
+from sdeweights.track import Plan
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from sdeweights.diffusion import Field
     from sdeweights.solvers import OdeSolver, SdeSolver
@@ -74,7 +73,7 @@ class WeightProcess(nn.Module):
         self.register_buffer("S", S.to(w0.device), persistent=False)
         self.register_buffer("D", D.to(w0.device), persistent=False)
         self._set_reset(w_t2)
-        self._separate = cut.splits(self.d) and _is_split(drift, S, D, allow_leak)
+        self.separate = cut.splits(self.d) and _is_split(drift, S, D, allow_leak)
         self._check_fields()
 
     @property
@@ -103,14 +102,8 @@ class WeightProcess(nn.Module):
             ode_solver: scheme of deterministic phases, and of the deterministic coordinates of a horizontal cut.
             noise: Brownian increments to use instead of fresh ones; ``samples`` is then their number of samples.
         """
-        grid = steps.checked(self.cut) if isinstance(steps, Grid) else Grid.of(self.cut, steps)
-        scheme = find_sde_solver(solver)
-        noise = self._draw(grid, samples, scheme, generator) if noise is None else self._checked(noise, grid)
-        samples = int(samples) if noise is None else len(noise.dB)
-        plan = Plan(grid, scheme, find_ode_solver(ode_solver), noise)
-        path = self._separate_path(plan, samples) if self._separate else self._joint_path(plan, samples)
-        _require_finite(path, grid)
-        return path
+        job = self._job(steps, samples, generator, find_sde_solver(solver), find_ode_solver(ode_solver), noise)
+        return _finite_paths([job])[0]
 
     def forward(self, steps: int | Grid = 30, samples: int = 1, **how: Any) -> WeightPath:
         """The same as ``sample``."""
@@ -123,6 +116,19 @@ class WeightProcess(nn.Module):
             if name in self.__dict__ and isinstance(self.__dict__[name], Tensor):
                 setattr(self, name, fn(self.__dict__[name]))
         return self
+
+    def _job(
+        self,
+        steps: int | Grid,
+        samples: int,
+        generator: torch.Generator | None,
+        scheme: SdeSolver,
+        ode: OdeSolver,
+        noise: Increments | None = None,
+    ) -> Job:
+        grid = steps.checked(self.cut) if isinstance(steps, Grid) else Grid.of(self.cut, steps)
+        noise = self._draw(grid, samples, scheme, generator) if noise is None else self._checked(noise, grid)
+        return Job(self, Plan(grid, scheme, ode, noise), int(samples) if noise is None else len(noise.dB))
 
     def _draw(
         self, grid: Grid, samples: int, scheme: SdeSolver, generator: torch.Generator | None
@@ -166,68 +172,6 @@ class WeightProcess(nn.Module):
             )
         return noise
 
-    def _joint_path(self, plan: Plan, samples: int) -> WeightPath:
-        """All weights integrated together."""
-        drift = Counted(self.drift)
-        if plan.noise is None:
-            track = follow(Group(self.w0, drift), plan)
-        else:
-            track = follow(stochastic(self.w0, drift, self.prior, self.S, self._reset(self.S)), plan)
-        after = None if track.after is None else track.after.expand(samples, -1)
-        return self._path(plan, track.stacked(samples), track.kl, after, drift.calls)
-
-    def _separate_path(self, plan: Plan, samples: int) -> WeightPath:
-        """w_D integrated once, w_S for every sample."""
-        restrict: Callable[[Tensor], Field] = self.drift.restrict  # type: ignore[attr-defined]
-        f_S, f_D = Counted(restrict(self.S)), Counted(restrict(self.D))
-        track_D = follow(Group(self.w0[self.D], f_D), plan)
-        if isinstance(self.drift, PriorPlus) and isinstance(f_S.field, PriorPlus) and self.drift.prior is self.prior:
-            prior = f_S.field.prior  # the very object, so that the gap is known to be the net
-        elif self.prior.coordinatewise:
-            prior = self.prior.restrict(self.S)
-        else:
-            prior = beside(self.prior, self.S, self.D, plan.grid, track_D)
-        places = torch.arange(len(self.S), device=self.S.device)
-        track_S = follow(stochastic(self.w0[self.S], f_S, prior, places, self._reset(places)), plan)
-        w = self._merge(track_S.stacked(samples), track_D.stacked(samples))
-        after = None
-        if track_S.after is not None and plan.grid.sde is not None:
-            w_D = track_D.states[plan.grid.sde.last]
-            after = self._merge(track_S.after.expand(samples, -1), w_D.expand(samples, -1))
-        return self._path(plan, w, track_S.kl, after, max(f_S.calls, f_D.calls))
-
-    def _merge(self, w_S: Tensor, w_D: Tensor) -> Tensor:
-        w = w_S.new_empty(*w_S.shape[:-1], self.d)
-        return w.index_copy(-1, self.S, w_S).index_copy(-1, self.D, w_D)
-
-    def _reset(self, places: Tensor) -> Reset | None:
-        if self.w_t2 is None:
-            return None
-        return Reset(self.w_t2 if len(self.w_t2) == len(self.S) else self.w_t2[self.S], places)
-
-    def _path(self, plan: Plan, w: Tensor, kl_sum: Tensor | None, after: Tensor | None, evaluations: int) -> WeightPath:
-        grid, sde = plan.grid, plan.grid.sde
-        return WeightPath(
-            ts=torch.stack(clock(grid.times, w)),
-            w=w,
-            kl=w.new_zeros(len(w)) if kl_sum is None else kl_sum,
-            times=grid.times,
-            reset=None if after is None or sde is None else sde.last,
-            after_reset=after,
-            shared=grid.steps if sde is None else sde.first,
-            evaluations=evaluations,
-            gaussians=0 if plan.noise is None else plan.noise.gaussians,
-            phases=grid.phases,
-            _martingale=lambda path: self._martingale(path, plan.noise),
-        )
-
-    def _martingale(self, path: WeightPath, noise: Increments | None) -> Tensor:
-        """int u dB with the parameters of f_q held fixed, so that the path alone carries the gradient."""
-        if noise is None:
-            return path.w.new_zeros(path.samples)
-        us, _ = kl.controls(_with_parameters_detached(self.drift, path), self.prior, path, self.cut)
-        return kl.martingale(us, noise.dB)
-
     def _set_reset(self, w_t2: Tensor | None) -> None:
         self.w_t2: Tensor | None
         if not self.cut.resets:
@@ -268,6 +212,45 @@ class WeightProcess(nn.Module):
             if not bool(torch.isfinite(g).all()):
                 raise ValueError("expected a finite diffusion, got NaN or infinity")
             diffusion.solve(kind, g, w[self.S])
+
+
+def sample_together(
+    processes: Sequence[WeightProcess],
+    steps: int | Grid | Sequence[int | Grid] = 30,
+    samples: int = 1,
+    *,
+    generators: Sequence[torch.Generator | None] | None = None,
+    solver: str | SdeSolver = "euler",
+    ode_solver: str | OdeSolver = "euler",
+) -> list[WeightPath]:
+    """Sample the weight paths of several processes, each with a generator of its own.
+
+    Each path is that of ``process.sample``, to rounding. Processes of one shape take their steps side by side: the same
+    grid, the same prior with plain numbers, bottleneck nets of the same sizes, Euler's schemes.
+
+    Args:
+        processes: of any shapes.
+        steps: as in ``sample``, one for all or one for each.
+        samples: number of paths of each process.
+        generators: sources of noise, one for each process; torch's global one where None.
+        solver: scheme of the stochastic phases.
+        ode_solver: scheme of deterministic phases.
+    """
+    each: list[int | Grid] = [steps] * len(processes) if isinstance(steps, int | Grid) else list(steps)
+    sources = [None] * len(processes) if generators is None else list(generators)
+    if not len(processes) == len(each) == len(sources):
+        raise ValueError(
+            f"expected steps and generators for {len(processes)} processes, got {len(each)} and {len(sources)}"
+        )
+    scheme, ode = find_sde_solver(solver), find_ode_solver(ode_solver)
+    return _finite_paths([p._job(n, samples, g, scheme, ode) for p, n, g in zip(processes, each, sources, strict=True)])
+
+
+def _finite_paths(jobs: Sequence[Job]) -> list[WeightPath]:
+    made = paths(jobs)
+    for job, path in zip(jobs, made, strict=True):
+        _require_finite(path, job.plan.grid)
+    return made
 
 
 def _trained(w: Tensor) -> Tensor:
@@ -329,20 +312,6 @@ def _is_split(drift: Field, S: Tensor, D: Tensor, allow_leak: bool) -> bool:
         "expected a split drift (SplitDrift, or PriorPlus of one) on a horizontal cut, so that deterministic weights "
         f"cannot see noise: {reason}; allow_leak=True takes it all the same"
     )
-
-
-def _with_parameters_detached(drift: Field, path: WeightPath) -> Field:
-    if isinstance(drift, nn.Module):
-        frozen = {name: p.detach() for name, p in drift.named_parameters()}
-        fixed: Field = lambda t, w: torch.func.functional_call(drift, frozen, (t, w))  # noqa: E731
-    else:
-        fixed = drift
-    with torch.enable_grad():
-        if fixed(path.ts[0], path.w[:, 0].detach()).requires_grad:
-            raise ValueError(
-                "expected a drift whose parameters belong to an nn.Module for kl_stl, got one that hides some"
-            )
-    return fixed
 
 
 def _require_finite(path: WeightPath, grid: Grid) -> None:

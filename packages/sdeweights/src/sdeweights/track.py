@@ -1,16 +1,17 @@
-"""One group of weights followed through the phases of a grid, as one state while it is deterministic."""
+"""Groups of weights followed through the phases of a grid, each as one state while it is deterministic."""
 
 from __future__ import annotations
 
 import itertools
 from bisect import bisect_right
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
-from sdeweights import diffusion, kl
+from sdeweights import bottleneck_steps, diffusion, kl
 from sdeweights.brownian import Increments
 from sdeweights.diffusion import Field, FieldAndGap
 from sdeweights.drifts import with_gap
@@ -18,6 +19,8 @@ from sdeweights.errors import NonFiniteState
 from sdeweights.grid import Grid, Phase, as_float
 from sdeweights.priors import Prior
 from sdeweights.solvers.base import OdeSolver, Sde, SdeSolver, Solution
+from sdeweights.solvers.euler_maruyama import EulerMaruyama
+from sdeweights.solvers.ode_euler import OdeEuler
 
 
 class Plan(NamedTuple):
@@ -42,27 +45,6 @@ class Reset(NamedTuple):
         return w.index_copy(-1, self.places, self.value.expand(len(w), -1))
 
 
-class Group(NamedTuple):
-    """Weights that are integrated together: their start, drift, and, unless deterministic, equation and reset."""
-
-    w0: Tensor
-    drift: Field
-    sde: Sde | None = None
-    reset: Reset | None = None
-
-
-class Track(NamedTuple):
-    """States at the grid points, each (1, d) or (samples, d); KL; and the right limit at a reset."""
-
-    states: list[Tensor]
-    kl: Tensor | None
-    after: Tensor | None
-
-    def stacked(self, samples: int) -> Tensor:
-        """(samples, steps + 1, d)."""
-        return torch.stack([w.expand(samples, -1) for w in self.states], 1)
-
-
 @dataclass
 class Counted:
     """A drift that counts its evaluations."""
@@ -85,6 +67,58 @@ class Counted:
         return counted
 
 
+class Group(NamedTuple):
+    """Weights that are integrated together: their start, drift, and, unless deterministic, equation and reset.
+
+    ``prior`` is that of the KL where all of the group is noisy, else None.
+    """
+
+    w0: Tensor
+    drift: Counted
+    sde: Sde | None = None
+    reset: Reset | None = None
+    prior: Prior | None = None
+
+    def shape(self, plan: Plan) -> bottleneck_steps.Shape | None:
+        """What groups have in common that can take their steps side by side; None for one that cannot."""
+        euler = isinstance(plan.ode, OdeEuler)
+        if self.sde is None or plan.noise is None:
+            return bottleneck_steps.shape_of(self.drift.field) if euler else None
+        euler = euler and isinstance(plan.scheme, EulerMaruyama)
+        if not euler or self.prior is None or plan.noise.dB.requires_grad:
+            return None
+        return bottleneck_steps.shape_of(self.drift.field, self.prior)
+
+
+@dataclass
+class Track:
+    """States, KL, and the right limit at a reset.
+
+    Attributes:
+        pieces: states at consecutive grid points, each (1, n, d) or (samples, n, d).
+        kl: (samples,), or None where there was no noise.
+        after: (1, d) or (samples, d), or None.
+    """
+
+    pieces: list[Tensor]
+    kl: Tensor | None = None
+    after: Tensor | None = None
+
+    @property
+    def end(self) -> Tensor:
+        """Where the next phase starts, (1, d) or (samples, d)."""
+        return self.pieces[-1][:, -1] if self.after is None else self.after
+
+    @property
+    def states(self) -> list[Tensor]:
+        """At each grid point, (1, d) or (samples, d)."""
+        return [w for piece in self.pieces for w in piece.unbind(1)]
+
+    def stacked(self, samples: int) -> Tensor:
+        """(samples, steps + 1, d)."""
+        return torch.cat([piece.expand(samples, -1, -1) for piece in self.pieces], 1)
+
+
 def stochastic(w0: Tensor, drift: Counted, prior: Prior, noisy: Tensor, reset: Reset | None) -> Group:
     """A group whose coordinates ``noisy`` follow the posterior: drift f_q, and the prior's diffusion."""
     t, start = w0.new_zeros(()), w0.detach()
@@ -105,7 +139,7 @@ def stochastic(w0: Tensor, drift: Counted, prior: Prior, noisy: Tensor, reset: R
         noisy,
         additive,
     )
-    return Group(w0, drift, sde, reset)
+    return Group(w0, drift, sde, reset, prior if everything else None)
 
 
 def beside(prior: Prior, S: Tensor, D: Tensor, grid: Grid, track: Track) -> Prior:
@@ -130,28 +164,64 @@ def beside(prior: Prior, S: Tensor, D: Tensor, grid: Grid, track: Track) -> Prio
     )
 
 
-def follow(group: Group, plan: Plan) -> Track:
-    """Follow a group of weights from 0 to 1."""
-    states, total, after = [group.w0.unsqueeze(0)], None, None
-    for phase in plan.grid.phases:
-        start = states[-1] if after is None else after
-        if phase.kind == "ode" or group.sde is None or plan.noise is None:
-            reached = _deterministic(group.drift, start, phase, plan.ode)
+def follow(groups: Sequence[Group], plans: Sequence[Plan]) -> list[Track]:
+    """Follow groups from 0 to 1, all on the grid of the first plan; several have to be of one `shape`."""
+    tracks = [Track([group.w0[None, None]]) for group in groups]
+    together = groups[0].shape(plans[0]) is not None
+    for phase in plans[0].grid.phases:
+        noisy = phase.kind == "sde" and groups[0].sde is not None and plans[0].noise is not None
+        starts = [track.end for track in tracks]
+        if together:
+            moves = _side_by_side(groups, starts, phase, [plan.noise for plan in plans] if noisy else None)
         else:
-            plan.scheme.check(group.sde, start.new_tensor(phase.start), start)
-            solution = plan.scheme.solve(group.sde, start.expand(len(plan.noise.dB), -1), phase.times, plan.noise)
-            reached = solution.states
-            # where w is not finite, that is what sample() will say, and not what became of g
-            broken = not bool(torch.isfinite(reached[-1].detach()).all())
-            total = reached[-1].sum(-1) if broken else _kl(group.sde, solution, phase)
-            after = None if group.reset is None else group.reset.after(reached[-1])
-        states.extend(reached[1:])
-    return Track(states, total, after)
+            moves = (
+                [_noisy(groups[0], starts[0], phase, plans[0])]
+                if noisy
+                else [_deterministic(groups[0].drift, starts[0], phase, plans[0].ode)]
+            )
+        for group, track, move in zip(groups, tracks, moves, strict=True):
+            track.pieces.extend(move.pieces)
+            if noisy:
+                track.kl = move.kl
+                track.after = None if group.reset is None else group.reset.after(track.pieces[-1][:, -1])
+    return tracks
 
 
-def _deterministic(drift: Field, start: Tensor, phase: Phase, scheme: OdeSolver) -> list[Tensor]:
+class _Move(NamedTuple):
+    """A phase: states after its steps, (s, n, d) each, and its KL."""
+
+    pieces: list[Tensor]
+    kl: Tensor | None = None
+
+
+def _side_by_side(
+    groups: Sequence[Group], starts: Sequence[Tensor], phase: Phase, noises: Sequence[Increments | None] | None
+) -> list[_Move]:
+    dB = None if noises is None else bottleneck_steps.beside([noise.dB for noise in noises if noise is not None])
+    w = bottleneck_steps.beside(starts)
+    for group in groups:
+        group.drift.calls += phase.steps
+    drifts = [group.drift.field for group in groups]
+    states, total = bottleneck_steps.take(drifts, w if dB is None else w.expand(-1, dB.shape[1], -1), phase.times, dB)
+    kls = [None] * len(groups) if total is None else total.unbind()
+    return [_Move([piece], part) for piece, part in zip(states.unbind(), kls, strict=True)]
+
+
+def _noisy(group: Group, start: Tensor, phase: Phase, plan: Plan) -> _Move:
+    if group.sde is None or plan.noise is None:
+        raise AssertionError("a group without noise has no stochastic phase")
+    plan.scheme.check(group.sde, start.new_tensor(phase.start), start)
+    solution = plan.scheme.solve(group.sde, start.expand(len(plan.noise.dB), -1), phase.times, plan.noise)
+    reached = solution.states
+    # where w is not finite, that is what sample() will say, and not what became of g
+    broken = not bool(torch.isfinite(reached[-1].detach()).all())
+    total = reached[-1].sum(-1) if broken else _kl(group.sde, solution, phase)
+    return _Move([w[:, None] for w in reached[1:]], total)
+
+
+def _deterministic(drift: Field, start: Tensor, phase: Phase, scheme: OdeSolver) -> _Move:
     try:
-        return scheme.solve(drift, start, phase.times)
+        return _Move([w[:, None] for w in scheme.solve(drift, start, phase.times)[1:]])
     except NonFiniteState as error:
         raise NonFiniteState(f"in the {phase.kind} phase ({phase.start:g}, {phase.stop:g}): {error}") from None
 
