@@ -27,7 +27,8 @@ def both(c_in: int, c_out: int, k: int, size: tuple[int, int] = (5, 4), batch: i
 
 
 def takes_products(y: Tensor) -> bool:
-    return type(y.grad_fn).__name__ in ("_ToThinBackward", "_ToWideBackward")
+    nodes = (y.grad_fn, *(node for node, _ in y.grad_fn.next_functions))
+    return any(type(node).__name__ in ("_ToThinBackward", "_ToWideBackward") for node in nodes)
 
 
 @pytest.mark.parametrize(("c_in", "c_out"), THIN)
@@ -104,3 +105,27 @@ def test_other_convolutions_are_left_to_the_library(c_in: int, c_out: int, strid
     y = thin.conv(h, weight, stride)
     assert not takes_products(y)
     assert torch.equal(y, F.conv2d(h, weight, None, stride, 1))
+
+
+@pytest.mark.parametrize(("c_in", "c_out"), THIN)
+def test_results_may_be_written_into(c_in: int, c_out: int) -> None:
+    h, weight = both(c_in, c_out, 3)
+    (twice,) = torch.autograd.grad(thin.conv(h, weight).mul_(2).sum(), weight)
+    (once,) = torch.autograd.grad(thin.conv(h, weight).sum(), weight)
+    torch.testing.assert_close(twice, 2 * once, rtol=0, atol=1e-12)
+
+
+def test_half_precision_and_autocast_are_left_to_the_library() -> None:
+    h, weight = drawn(2, 8, 4, 4, dtype=torch.float32), drawn(1, 8, 3, 3, dtype=torch.float32)
+    half = thin.conv(h.bfloat16(), weight.bfloat16())
+    assert not takes_products(half)
+    with torch.autocast("cpu", torch.bfloat16):
+        y = thin.conv(h, weight)
+    y.sum().backward()
+    assert torch.equal(y, half)
+    assert h.grad is not None
+
+
+def test_one_image_without_a_batch_is_left_to_the_library() -> None:
+    h, weight = both(8, 1, 3)
+    assert torch.equal(thin.conv(h[0], weight), plain(h[0], weight))

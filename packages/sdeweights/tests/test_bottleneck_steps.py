@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor
@@ -108,7 +109,9 @@ def test_paths_kl_and_gradients_are_those_of_the_general_solver(
 @pytest.mark.parametrize("hidden", ["1-8-1", "4", "2-3-3-2"])
 def test_priors_and_nets_of_other_sizes(prior: Prior, hidden: str, monkeypatch: pytest.MonkeyPatch) -> None:
     process = process_of(prior=prior, hidden=hidden)
-    fast = draw(process)
+    with counted_takes(monkeypatch) as calls:
+        fast = draw(process)
+    assert calls == [1]
     with counted_takes(monkeypatch, allowed=False):
         plain = draw(process)
     torch.testing.assert_close(fast.kl, plain.kl, rtol=1e-12, atol=1e-12)
@@ -158,45 +161,109 @@ def test_the_gradient_of_the_kl_alone_and_of_the_path_alone(monkeypatch: pytest.
             torch.testing.assert_close(a, b, rtol=1e-11, atol=1e-11)
 
 
-def test_frozen_parameters_stay_without_gradient() -> None:
+def test_each_parameter_by_itself_has_the_gradient_that_it_has_among_all() -> None:
+    process = process_of(Cut.vertical(0.2, 0.7))
+    parameters = list(process.parameters())
+    expected = torch.autograd.grad(objective(draw(process)), parameters)
+    for p, gradient in zip(parameters, expected, strict=True):
+        process.requires_grad_(False)
+        p.requires_grad_()
+        (alone,) = torch.autograd.grad(objective(draw(process)), p)
+        assert torch.equal(alone, gradient)
+
+
+def test_without_gradients_nothing_is_kept() -> None:
     process = process_of(Cut.full())
-    process.drift.requires_grad_(False)
-    draw(process).w.sum().backward()
-    assert process.w0.grad is not None
-    assert all(p.grad is None for p in process.drift.parameters())
-    with torch.no_grad():
-        assert not draw(process).w.requires_grad
+    kept: list[Tensor] = []
+
+    def keep(x: Tensor) -> Tensor:
+        kept.append(x)
+        return x
+
+    with torch.autograd.graph.saved_tensors_hooks(keep, lambda x: x):
+        with torch.no_grad():
+            assert not draw(process).w.requires_grad
+        assert kept == []
+        draw(process)
+        assert len(kept) >= 40  # ten steps
 
 
-@pytest.mark.parametrize(
-    "reason", ["hook", "sigma", "scheme", "ode scheme", "noise", "subclass", "other prior", "func"]
-)
+def test_what_is_kept_is_freed_with_the_graph_and_guarded_against_changes() -> None:
+    process = process_of(Cut.full())
+    loss = objective(draw(process))
+    loss.backward()
+    with pytest.raises(RuntimeError, match="second time"):
+        loss.backward()
+    noise = torch.randn(1, 10, 6, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    loss = objective(process.sample(10, noise=Increments(0.1, noise)))
+    noise.zero_()
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        torch.autograd.grad(loss, process.w0, create_graph=True)
+
+
+def test_many_gradients_at_once_are_those_one_by_one() -> None:
+    process = process_of(Cut.full(), d=3)
+    w = draw(process, samples=1, steps=3).w[0, -1]
+    rows = torch.autograd.grad(w, process.w0, torch.eye(3, dtype=w.dtype), is_grads_batched=True, retain_graph=True)[0]
+    expected = torch.stack([torch.autograd.grad(x, process.w0, retain_graph=True)[0] for x in w])
+    torch.testing.assert_close(rows, expected, rtol=1e-12, atol=1e-12)
+
+
+def prior_for(reason: str) -> Prior:
+    sigmas = {"sigma": torch.full((6,), 0.5, dtype=torch.float64), "tiny sigma": 1e-9}
+    return OrnsteinUhlenbeck(sigma=sigmas[reason]) if reason in sigmas else PRIORS["OU"]
+
+
+def own_forward(process: WeightProcess, seen: list[object], _: ExitStack) -> None:
+    forward = process.drift.net.forward
+    process.drift.net.forward = lambda t, w: seen.append(1) or forward(t, w)
+
+
+def global_hook(_: WeightProcess, seen: list[object], stack: ExitStack) -> None:
+    stack.callback(torch.nn.modules.module.register_module_forward_hook(lambda *_: seen.append(1)).remove)
+
+
+DISTURB = {
+    "hook": lambda p, seen, _: p.drift.net.layers[0].register_forward_hook(lambda *_: seen.append(1)),
+    "global hook": global_hook,
+    "backward hook": lambda p, _seen, _: p.drift.net.layers[0].register_full_backward_pre_hook(lambda *_: None),
+    "own forward": own_forward,
+    "activation": lambda p, _seen, _: setattr(p.drift.net, "activation", torch.nn.PReLU(dtype=torch.float64)),
+    "autocast": lambda _p, _seen, stack: stack.enter_context(torch.autocast("cpu", torch.bfloat16)),
+    "forward mode": lambda _p, _seen, stack: stack.enter_context(torch.autograd.forward_ad.dual_level()),
+    "subclass": lambda p, _seen, _: setattr(
+        p.drift.net.layers[0], "__class__", type("Other", (type(p.drift.net.layers[0]),), {})
+    ),
+    "other prior": lambda p, _seen, _: setattr(p, "prior", OrnsteinUhlenbeck(sigma=0.4)),
+}
+ARGUMENTS = {
+    "scheme": {"solver": "heun"},
+    "ode scheme": {"ode_solver": "rk4"},
+    "noise": {"noise": Increments(0.125, torch.zeros(1, 4, 6, dtype=torch.float64).requires_grad_())},
+}
+
+
+@pytest.mark.parametrize("reason", [*DISTURB, *ARGUMENTS, "sigma", "tiny sigma", "func"])
 def test_whoever_could_tell_the_difference_gets_the_general_solver(
     reason: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    prior = OrnsteinUhlenbeck(sigma=torch.full((6,), 0.5, dtype=torch.float64)) if reason == "sigma" else PRIORS["OU"]
-    process = process_of(Cut.none() if reason == "func" else Cut.vertical(0.5, 1), prior)
-    how: dict[str, object] = {"generator": torch.Generator().manual_seed(0)}
+    process = process_of(Cut.none() if reason in ("func", "forward mode") else Cut.vertical(0.5, 1), prior_for(reason))
+    net = process.drift.net
+    how: dict[str, object] = {"generator": torch.Generator().manual_seed(0), **ARGUMENTS.get(reason, {})}
     seen: list[object] = []
-    if reason == "hook":
-        process.drift.net.layers[0].register_forward_hook(lambda *_: seen.append(1))
-    elif reason == "scheme":
-        how["solver"] = "heun"
-    elif reason == "ode scheme":
-        how["ode_solver"] = "rk4"
-    elif reason == "noise":
-        how = {"noise": Increments(0.125, torch.zeros(1, 4, 6, dtype=torch.float64).requires_grad_())}
-    elif reason == "subclass":
-        process.drift.net.layers[0].__class__ = type("Other", (type(process.drift.net.layers[0]),), {})
-    elif reason == "other prior":
-        process.prior = OrnsteinUhlenbeck(sigma=0.4)
-    with counted_takes(monkeypatch) as calls:
+    stack = ExitStack()
+    if reason in DISTURB:
+        DISTURB[reason](process, seen, stack)
+    with counted_takes(monkeypatch) as calls, stack:
         if reason == "func":
             torch.func.grad(lambda w0: torch.func.functional_call(process, {"w0": w0}, (8,), how).w.sum())(process.w0)
         else:
-            process.sample(8, **how)
+            path = process.sample(8, **how)
+            if reason == "activation":
+                path.w.sum().backward()
+                assert net.activation.weight.grad is not None
     assert calls == []
-    assert bool(seen) is (reason == "hook")
+    assert bool(seen) is (reason in ("hook", "global hook", "own forward"))
 
 
 def test_processes_of_one_shape_are_sampled_in_one_computation(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -217,9 +284,12 @@ def test_processes_of_one_shape_are_sampled_in_one_computation(monkeypatch: pyte
 
 
 @pytest.mark.parametrize("cut", CUTS.values(), ids=CUTS)
-def test_two_processes_with_any_cut_are_what_each_is_alone(cut: Cut) -> None:
+def test_two_processes_with_any_cut_are_what_each_is_alone(cut: Cut, monkeypatch: pytest.MonkeyPatch) -> None:
     processes = [process_of(cut, seed=i) for i in range(2)]
-    together = sample_together(processes, 10, 2, generators=[torch.Generator().manual_seed(5 + i) for i in range(2)])
+    generators = [torch.Generator().manual_seed(5 + i) for i in range(2)]
+    with counted_takes(monkeypatch) as calls:
+        together = sample_together(processes, 10, 2, generators=generators)
+    assert set(calls) == {2}
     for i, (process, path) in enumerate(zip(processes, together, strict=True)):
         alone = process.sample(10, 2, generator=torch.Generator().manual_seed(5 + i))
         torch.testing.assert_close(path.w, alone.w, rtol=1e-12, atol=1e-12)
@@ -228,6 +298,18 @@ def test_two_processes_with_any_cut_are_what_each_is_alone(cut: Cut) -> None:
         if alone.after_reset is not None:
             torch.testing.assert_close(path.after_reset, alone.after_reset, rtol=1e-12, atol=1e-12)
         torch.testing.assert_close(path.kl_stl, alone.kl_stl, rtol=1e-11, atol=1e-11)
+        parameters = list(process.parameters())
+        pair = [torch.autograd.grad(objective(p), parameters, retain_graph=True) for p in (path, alone)]
+        for a, b in zip(*pair, strict=True):
+            torch.testing.assert_close(a, b, rtol=1e-11, atol=1e-11)
+
+
+def test_processes_that_are_reset_and_that_go_on_are_not_carried_side_by_side() -> None:
+    processes = [process_of(Cut.vertical(0.2, 0.6, at_t2=at_t2)) for at_t2 in ("continue", "learned")]
+    made = sample_together(processes, 10, 2, generators=[torch.Generator().manual_seed(0) for _ in range(2)])
+    for process, path in zip(processes, made, strict=True):
+        alone = process.sample(10, 2, generator=torch.Generator().manual_seed(0))
+        assert torch.equal(path.w, alone.w)
 
 
 def test_processes_that_have_nothing_in_common_are_sampled_one_by_one() -> None:
@@ -242,11 +324,13 @@ def test_processes_that_have_nothing_in_common_are_sampled_one_by_one() -> None:
 
 def test_no_process_is_no_path_and_a_wrong_number_is_refused() -> None:
     assert sample_together([], 5) == []
+    assert sample_together([process_of()], np.int64(5))[0].steps == 5
     with pytest.raises(ValueError, match="for 2 processes, got 1 and 2"):
         sample_together([process_of(), process_of()], [5])
 
 
 def test_a_state_that_leaves_the_numbers_is_named() -> None:
     process = process_of(Cut.full(), OrnsteinUhlenbeck(theta=-1e30))  # 1e28 times as much with each step
+    assert bottleneck_steps.shape_of(process.drift, process.prior) is not None
     with pytest.raises(NonFiniteState, match=r"w became non-finite in the sde phase \(0, 1\), step"):
         draw(process, steps=40)

@@ -7,7 +7,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sdeweights import Cut, WeightProcess, flow, kl
+from sdeweights import Cut, flow, kl, sampling
 from sdeweights.solvers.base import OneStepOde, OneStepSde
 from sdeweights.testing import cuts, index_sets, seeded
 from theory import integration
@@ -79,9 +79,9 @@ def test_deterministic_weights_are_noise_free_whether_integrated_apart_or_togeth
 def test_noise_on_the_deterministic_weights_is_seen(monkeypatch):
     """The partner, twice: by a drift that leaks, and by an integrator that adds noise."""
     assert spread_on_D(figure_2(False, 5, seeded()), Cut.horizontal([0])) > 0.1
-    merge = WeightProcess._merge
+    merged = sampling.merged
     monkeypatch.setattr(
-        WeightProcess, "_merge", lambda self, w_S, w_D: merge(self, w_S, w_D + 1e-9 * torch.randn_like(w_D))
+        sampling, "merged", lambda process, w_S, w_D: merged(process, w_S, w_D + 1e-9 * torch.randn_like(w_D))
     )
     assert 0 < spread_on_D(coupled_on_D(Cut.horizontal([0]), 0), Cut.horizontal([0])) < 1e-7
 

@@ -8,7 +8,7 @@ import sys
 import pytest
 import torch
 
-from sdeweights import WeightProcess, grid, kl
+from sdeweights import grid, kl, sampling
 from sdeweights.solvers.base import OneStepOde, OneStepSde, Sde
 from theory import Certificate, report
 from theory.__main__ import main
@@ -33,9 +33,9 @@ def kl_without_its_half(monkeypatch):
 
 
 def noise_on_D_integrated_apart(monkeypatch):
-    merge = WeightProcess._merge
-    noisy = lambda self, w_S, w_D: merge(self, w_S, w_D + 1e-3 * torch.randn_like(w_D))  # noqa: E731
-    monkeypatch.setattr(WeightProcess, "_merge", noisy)
+    merged = sampling.merged
+    noisy = lambda process, w_S, w_D: merged(process, w_S, w_D + 1e-3 * torch.randn_like(w_D))  # noqa: E731
+    monkeypatch.setattr(sampling, "merged", noisy)
 
 
 def noise_on_D_integrated_together(monkeypatch):

@@ -15,10 +15,12 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple, final
+from typing import Any, NamedTuple, cast, final
 
 import torch
 from torch import Tensor
+from torch.autograd import forward_ad
+from torch.nn import functional as F
 
 from sdeweights import kl
 from sdeweights.diffusion import Field
@@ -79,6 +81,8 @@ class Shape(NamedTuple):
 
 
 _MOST_HIDDEN = 16  # the Jacobian J is computed row by row
+_SIGMAS = (1e-6, 1e6)  # whose squares are far from the ends of float32
+_ACTIVATIONS = (F.softplus, F.relu, F.elu, F.silu, F.gelu, torch.relu, torch.tanh, torch.sigmoid, torch.sin)
 
 
 def shape_of(drift: object, prior: Prior | None = None) -> Shape | None:
@@ -89,19 +93,33 @@ def shape_of(drift: object, prior: Prior | None = None) -> Shape | None:
     if not isinstance(drift, PriorPlus) or (prior is not None and drift.prior is not prior):
         return None
     numbers, net = drift.prior.numbers, drift.net
-    if numbers is None or (prior is not None and not numbers.sigma) or type(net) is not BottleneckDrift:
+    if numbers is None or type(net) is not BottleneckDrift or not all(type(x) is ConcatSquash for x in net.layers):
         return None
-    layers = [layer for layer in net.layers if type(layer) is ConcatSquash]
-    watched = any(map(_hooked, drift.modules())) or torch._C._are_functorch_transforms_active()
-    if watched or len(layers) < len(net.layers) or layers[-1].weight.shape[1] > _MOST_HIDDEN:
+    if prior is not None and not _SIGMAS[0] <= abs(numbers.sigma) <= _SIGMAS[1]:
         return None
-    weight = layers[0].weight
-    return Shape(numbers, tuple(layer.weight.shape for layer in layers), net.activation, weight.dtype, weight.device)
+    weights = [cast("Tensor", layer.weight) for layer in net.layers]
+    dtype, device = weights[0].dtype, weights[0].device
+    usual = dtype in (torch.float32, torch.float64) and weights[-1].shape[1] <= _MOST_HIDDEN
+    # only what is known to have no parameters and to treat every number by itself
+    if not usual or not any(net.activation is known for known in _ACTIVATIONS) or _watched(drift, device):
+        return None
+    return Shape(numbers, tuple(weight.shape for weight in weights), net.activation, dtype, device)
+
+
+def _watched(drift: PriorPlus, device: torch.device) -> bool:
+    """Whether somebody would miss the calls of modules, or transforms what they compute."""
+    transformed = torch._C._are_functorch_transforms_active() or forward_ad._current_level >= 0
+    return (
+        transformed
+        or torch.is_autocast_enabled(device.type)
+        or bool(torch.nn.modules.module._has_any_global_hook())  # type: ignore[no-untyped-call]
+        or any(map(_hooked, drift.modules()))
+    )
 
 
 def _hooked(module: torch.nn.Module) -> bool:
-    """Whether somebody watches the calls of a module, which would not take place."""
-    return bool(module._forward_hooks or module._forward_pre_hooks or module._backward_hooks)
+    hooks = (module._forward_hooks, module._forward_pre_hooks, module._backward_hooks, module._backward_pre_hooks)
+    return any(hooks) or "forward" in vars(module)
 
 
 def take(
@@ -130,7 +148,7 @@ def take(
     if torch.is_grad_enabled() and any(x.requires_grad for x in tensors):
         states, total = _Steps.apply(equation, clock, dB, *tensors)  # type: ignore[no-untyped-call]
     else:
-        states, total = _walk(equation, clock, dB, w, layers).path()
+        states, total = _walk(equation, clock, dB, w, layers).path(clock)
     return states, None if dB is None else total
 
 
@@ -143,14 +161,23 @@ class _Walk(NamedTuple):
     hidden: list[Tensor]
     gates: list[Tensor]
     nets: list[Tensor]
-    clock: Clock
 
-    def path(self) -> tuple[Tensor, Tensor]:
+    def path(self, clock: Clock) -> tuple[Tensor, Tensor]:
         """States (B, S, n, d) and KL (B, S)."""
         states = torch.stack(self.states, 2)
         if not self.rates:
             return states, states.new_zeros(states.shape[:2])
-        return states, (torch.stack(self.rates, -1) * states.new_tensor(self.clock.lengths)).sum(-1)
+        return states, (torch.stack(self.rates, -1) * states.new_tensor(clock.lengths)).sum(-1)
+
+    def kept(self) -> tuple[Tensor, ...]:
+        """What the way back needs, as one sequence."""
+        return (*self.products, *self.hidden, *self.gates, *self.nets)
+
+    @classmethod
+    def again(cls, kept: Sequence[Tensor]) -> _Walk:
+        """The inverse of `kept`."""
+        n = len(kept) // 4
+        return cls([], [], *(list(kept[i * n : (i + 1) * n]) for i in range(4)))
 
 
 def _walk(
@@ -159,7 +186,7 @@ def _walk(
     """One step after the other, and what the way back needs where it is to be kept."""
     *hidden, last = layers
     squeezed = _Hidden(hidden, w.new_tensor(clock.starts), equation.activation)
-    walk = _Walk([], [], [], [], [], [], clock)
+    walk = _Walk([], [], [], [], [], [])
     into, out_of = hidden[0].weight.transpose(1, 2), last.weight.transpose(1, 2)
     noises = () if dB is None else dB.unbind(2)
     for k, (t, dt) in enumerate(zip(*clock, strict=True)):
@@ -222,21 +249,27 @@ class _Steps(torch.autograd.Function):
         ctx: Any, equation: Equation, clock: Clock, dB: Tensor | None, *tensors: Tensor
     ) -> tuple[Tensor, Tensor]:
         walk = _walk(equation, clock, dB, tensors[0], _layers(tensors[1:]), keep=True)
-        states, total = walk.path()
-        ctx.equation, ctx.dB, ctx.walk = equation, dB, walk._replace(states=[], rates=[])
-        ctx.save_for_backward(*tensors, states)
+        states, total = walk.path(clock)
+        ctx.equation, ctx.clock, ctx.inputs = equation, clock, len(tensors)
+        ctx.save_for_backward(dB, states, *tensors, *walk.kept())
         ctx.set_materialize_grads(False)
         return states, total
 
     @staticmethod
     def backward(ctx: Any, to_states: Tensor | None, to_kl: Tensor | None) -> tuple[Tensor | None, ...]:
-        *tensors, states = ctx.saved_tensors
-        if torch.is_grad_enabled():  # a second derivative
-            gradients = _by_autograd(ctx.equation, ctx.walk.clock, ctx.dB, tensors, (to_states, to_kl))
+        dB, states, *saved = ctx.saved_tensors
+        tensors, walk = saved[: ctx.inputs], _Walk.again(saved[ctx.inputs :])
+        # second derivatives, and many at once (is_grads_batched): by the operations themselves
+        if torch.is_grad_enabled() or any(map(_batched, (to_states, to_kl))):
+            gradients = _by_autograd(ctx.equation, ctx.clock, dB, tensors, (to_states, to_kl))
         else:
-            back = _back(ctx.equation, ctx.walk, tensors, to_states, to_kl)
-            gradients = back.to_everything(ctx.walk, tensors[0], states)
+            back = _back(ctx.equation, ctx.clock, walk, tensors, to_states, to_kl)
+            gradients = back.to_everything(ctx.clock, walk, tensors[0], states)
         return (None, None, None, *gradients)
+
+
+def _batched(x: Tensor | None) -> bool:
+    return x is not None and torch._C._functorch.is_legacy_batchedtensor(x)
 
 
 def _layers(tensors: Sequence[Tensor]) -> list[Layer]:
@@ -246,7 +279,7 @@ def _layers(tensors: Sequence[Tensor]) -> list[Layer]:
 
 
 class _Back(NamedTuple):
-    """What comes back step by step: gradients of w, and of x and p at all steps, (n, B, S, h).
+    """What comes back step by step: gradients of w at the start, and of p at all steps, (n, B, S, h).
 
     ``G``, ``GL`` = G gate and ``Q`` = G (1 - gate) (n - s t), (B, S, n, d), have their sums over steps still before
     them; ``to_hidden`` are the gradients of the hidden layers but for W1.
@@ -259,9 +292,9 @@ class _Back(NamedTuple):
     Q: Tensor
     to_hidden: list[Tensor | None]
 
-    def to_everything(self, walk: _Walk, w: Tensor, states: Tensor) -> list[Tensor | None]:
+    def to_everything(self, clock: Clock, walk: _Walk, w: Tensor, states: Tensor) -> list[Tensor | None]:
         """Gradients of w and of all layers, in their order."""
-        t, dt = (w.new_tensor(values) for values in walk.clock)
+        t, dt = (w.new_tensor(values) for values in clock)
         ones = torch.ones_like(walk.hidden[0][..., :1])
         x = torch.stack([torch.cat([x, ones], -1) * dt for x, dt in zip(walk.hidden, dt, strict=True)], 2)
         flat = dt.expand(*w.shape[:2], -1)[..., None]
@@ -280,12 +313,17 @@ def _over_steps(few: Tensor, many: Tensor) -> Tensor:
 
 
 def _back(
-    equation: Equation, walk: _Walk, tensors: Sequence[Tensor], to_states: Tensor | None, to_kl: Tensor | None
+    equation: Equation,
+    clock: Clock,
+    walk: _Walk,
+    tensors: Sequence[Tensor],
+    to_states: Tensor | None,
+    to_kl: Tensor | None,
 ) -> _Back:
     """Through the steps from the last to the first."""
     *hidden, last = _layers([x.detach() for x in tensors[1:]])
-    into, clock = hidden[0].weight, walk.clock
-    layers = _HiddenAgain(hidden, walk, equation.activation)
+    into = hidden[0].weight
+    layers = _HiddenAgain(hidden, torch.stack(walk.products), clock, equation.activation)
     force = None if to_kl is None or equation.sigma is None else (to_kl / equation.sigma**2)[..., None]
     shape = (*tensors[0].shape[:2], len(walk.nets), tensors[0].shape[-1])
     G, GL, Q = (tensors[0].new_empty(shape) for _ in range(3))
@@ -312,11 +350,13 @@ class _HiddenAgain:
         jacobian: dx/dp at all steps, (n, B, S, h', h).
     """
 
-    def __init__(self, hidden: Sequence[Layer], walk: _Walk, activation: Callable[[Tensor], Tensor]) -> None:
+    def __init__(
+        self, hidden: Sequence[Layer], p: Tensor, clock: Clock, activation: Callable[[Tensor], Tensor]
+    ) -> None:
         self._leaves = [x.detach().requires_grad_() for layer in hidden for x in layer]
-        p = torch.stack(walk.products).requires_grad_()
+        p.requires_grad_()
         with torch.enable_grad():
-            self._x = _Hidden(_layers(self._leaves), p.new_tensor(walk.clock.starts), activation).everywhere(p)
+            self._x = _Hidden(_layers(self._leaves), p.new_tensor(clock.starts), activation).everywhere(p)
             rows = [torch.autograd.grad(row.sum(), p, retain_graph=True)[0] for row in self._x.unbind(-1)]
         self.jacobian = torch.stack(rows, -2)
 
@@ -332,10 +372,14 @@ def _by_autograd(
     tensors: Sequence[Tensor],
     upstream: tuple[Tensor | None, Tensor | None],
 ) -> list[Tensor | None]:
-    """The same gradients with a graph of their own."""
-    results = _walk(equation, clock, dB, tensors[0], _layers(tensors[1:])).path()
+    """The same gradients, with a graph of their own where one is asked for."""
+    again = torch.is_grad_enabled()
+    with torch.enable_grad():
+        results = _walk(equation, clock, dB, tensors[0], _layers(tensors[1:])).path(clock)
     asked = [(y, g) for y, g in zip(results, upstream, strict=True) if g is not None and y.requires_grad]
     wanted = [x for x in tensors if x.requires_grad]
+    if not asked:
+        return [None] * len(tensors)
     ys, gs = zip(*asked, strict=True)
-    found = iter(torch.autograd.grad(ys, wanted, gs, create_graph=True, allow_unused=True))
+    found = iter(torch.autograd.grad(ys, wanted, gs, create_graph=again, allow_unused=True))
     return [next(found) if x.requires_grad else None for x in tensors]

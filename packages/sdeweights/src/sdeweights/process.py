@@ -6,6 +6,7 @@ Weights do not depend on activations, so that a path is sampled first, and hidde
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from numbers import Integral
 from typing import TYPE_CHECKING, Any, Self, final
 
@@ -25,7 +26,7 @@ from sdeweights.solvers import sde_solver as find_sde_solver
 from sdeweights.track import Plan
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
 
     from sdeweights.diffusion import Field
     from sdeweights.solvers import OdeSolver, SdeSolver
@@ -226,7 +227,8 @@ def sample_together(
     """Sample the weight paths of several processes, each with a generator of its own.
 
     Each path is that of ``process.sample``, to rounding. Processes of one shape take their steps side by side: the same
-    grid, the same prior with plain numbers, bottleneck nets of the same sizes, Euler's schemes.
+    grid, the same prior with plain numbers, bottleneck nets of the same sizes, Euler's schemes. Their paths then
+    share one graph: a single backward pass serves all, and gives zeros to those that the loss does not look at.
 
     Args:
         processes: of any shapes.
@@ -236,7 +238,7 @@ def sample_together(
         solver: scheme of the stochastic phases.
         ode_solver: scheme of deterministic phases.
     """
-    each: list[int | Grid] = [steps] * len(processes) if isinstance(steps, int | Grid) else list(steps)
+    each = list(steps) if isinstance(steps, Sequence) else [steps] * len(processes)
     sources = [None] * len(processes) if generators is None else list(generators)
     if not len(processes) == len(each) == len(sources):
         raise ValueError(

@@ -55,7 +55,7 @@ def _shape(job: Job) -> Hashable | None:
     if not euler or not own or mixed:
         return None
     shapes = [shape_of(field) for field in (_halves(process) if process.separate else (process.drift,))]
-    return None if None in shapes else (plan.grid, samples, *shapes)
+    return None if None in shapes else (plan.grid, process.w_t2 is None, samples, *shapes)
 
 
 def _whole(jobs: Sequence[Job]) -> list[WeightPath]:
@@ -90,12 +90,11 @@ def _apart(jobs: Sequence[Job]) -> list[WeightPath]:
     tracks_S = follow(of_S, plans)
     made = []
     for job, (f_S, f_D), track_S, track_D in zip(jobs, halves, tracks_S, tracks_D, strict=True):
-        merge = _Merge(job.process.S, job.process.D)
-        w = merge(track_S.stacked(job.samples), track_D.stacked(job.samples))
+        w = merged(job.process, track_S.stacked(job.samples), track_D.stacked(job.samples))
         after, sde = None, job.plan.grid.sde
         if track_S.after is not None and sde is not None:
             w_D = track_D.states[sde.last]
-            after = merge(track_S.after.expand(job.samples, -1), w_D.expand(job.samples, -1))
+            after = merged(job.process, track_S.after.expand(job.samples, -1), w_D.expand(job.samples, -1))
         made.append(_path(job, w, track_S.kl, after, max(f_S.calls, f_D.calls)))
     return made
 
@@ -114,17 +113,11 @@ def _prior_of_S(job: Job, f_S: Field, track_D: Track) -> Prior:
     return beside(process.prior, process.S, process.D, job.plan.grid, track_D)
 
 
-class _Merge:
-    """w from w_S and w_D."""
-
-    def __init__(self, S: Tensor, D: Tensor) -> None:
-        order = torch.cat([S, D])
-        in_order = bool((order.diff() > 0).all())
-        self.places = None if in_order else order.argsort()
-
-    def __call__(self, w_S: Tensor, w_D: Tensor) -> Tensor:
-        w = torch.cat([w_S, w_D], -1)
-        return w if self.places is None else w.index_select(-1, self.places)
+def merged(process: WeightProcess, w_S: Tensor, w_D: Tensor) -> Tensor:
+    """w (..., d) from its noisy and its deterministic coordinates."""
+    w, order = torch.cat([w_S, w_D], -1), torch.cat([process.S, process.D])
+    in_order = bool((order.diff() > 0).all())  # as they are where the first coordinates are the noisy ones
+    return w if in_order else w.index_select(-1, order.argsort())
 
 
 def _reset(process: WeightProcess, places: Tensor) -> Reset | None:

@@ -203,8 +203,7 @@ def _side_by_side(
         group.drift.calls += phase.steps
     drifts = [group.drift.field for group in groups]
     states, total = bottleneck_steps.take(drifts, w if dB is None else w.expand(-1, dB.shape[1], -1), phase.times, dB)
-    kls = [None] * len(groups) if total is None else total.unbind()
-    return [_Move([piece], part) for piece, part in zip(states.unbind(), kls, strict=True)]
+    return [_Move([states[b]], None if total is None else total[b]) for b in range(len(groups))]
 
 
 def _noisy(group: Group, start: Tensor, phase: Phase, plan: Plan) -> _Move:
