@@ -125,7 +125,7 @@ def _hooked(module: torch.nn.Module) -> bool:
 def take(
     drifts: Sequence[Field], w: Tensor, times: Sequence[float], dB: Tensor | None = None
 ) -> tuple[Tensor, Tensor | None]:
-    """States after each step and the KL.
+    """States at the grid points, the first among them, and the KL.
 
     Args:
         drifts: f_q of B processes of one shape.
@@ -134,7 +134,7 @@ def take(
         dB: increments (B, S, n, d), or None for steps without noise.
 
     Returns:
-        (B, S, n, d), and 1/2 int |u|^2 of each sample, (B, S), where there is noise.
+        (B, S, n + 1, d), and 1/2 int |u|^2 of each sample, (B, S), where there is noise.
     """
     shape = shape_of(drifts[0])
     if shape is None:
@@ -148,23 +148,23 @@ def take(
     if torch.is_grad_enabled() and any(x.requires_grad for x in tensors):
         states, total = _Steps.apply(equation, clock, dB, *tensors)  # type: ignore[no-untyped-call]
     else:
-        states, total = _walk(equation, clock, dB, w, layers).path(clock)
+        states, total, _ = _path(equation, clock, dB, w, layers, keep=False)
     return states, None if dB is None else total
 
 
 class _Walk(NamedTuple):
     """What was met on the way, a list over steps each."""
 
-    states: list[Tensor]
+    states: list[Tensor]  # with the first
     rates: list[Tensor]
     products: list[Tensor]
     hidden: list[Tensor]
     gates: list[Tensor]
     nets: list[Tensor]
 
-    def path(self, clock: Clock) -> tuple[Tensor, Tensor]:
-        """States (B, S, n, d) and KL (B, S)."""
-        states = torch.stack(self.states, 2)
+    def path(self, clock: Clock, states: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        """States (B, S, n + 1, d), stacked unless they are given, and KL (B, S)."""
+        states = torch.stack(self.states, 2) if states is None else states
         if not self.rates:
             return states, states.new_zeros(states.shape[:2])
         return states, (torch.stack(self.rates, -1) * states.new_tensor(clock.lengths)).sum(-1)
@@ -180,21 +180,38 @@ class _Walk(NamedTuple):
         return cls([], [], *(list(kept[i * n : (i + 1) * n]) for i in range(4)))
 
 
+def _path(
+    equation: Equation, clock: Clock, dB: Tensor | None, w: Tensor, layers: Sequence[Layer], *, keep: bool
+) -> tuple[Tensor, Tensor, _Walk]:
+    """States, KL, and what was met, without a graph: states are written where they stay."""
+    states = w.new_empty(*w.shape[:2], len(clock.starts) + 1, w.shape[-1])
+    states[:, :, 0] = w
+    walk = _walk(equation, clock, dB, w, layers, keep=keep, into=states.unbind(2)[1:])
+    return *walk.path(clock, states), walk
+
+
 def _walk(
-    equation: Equation, clock: Clock, dB: Tensor | None, w: Tensor, layers: Sequence[Layer], *, keep: bool = False
+    equation: Equation,
+    clock: Clock,
+    dB: Tensor | None,
+    w: Tensor,
+    layers: Sequence[Layer],
+    *,
+    keep: bool = False,
+    into: Sequence[Tensor] | None = None,
 ) -> _Walk:
-    """One step after the other, and what the way back needs where it is to be kept."""
+    """One step after the other, and what the way back needs where it is to be kept; states go ``into`` tensors."""
     *hidden, last = layers
     squeezed = _Hidden(hidden, w.new_tensor(clock.starts), equation.activation)
-    walk = _Walk([], [], [], [], [], [])
-    into, out_of = hidden[0].weight.transpose(1, 2), last.weight.transpose(1, 2)
+    walk = _Walk([w], [], [], [], [], [])
+    to_hidden, to_net = hidden[0].weight.transpose(1, 2), last.weight.transpose(1, 2)
     noises = () if dB is None else dB.unbind(2)
     for k, (t, dt) in enumerate(zip(*clock, strict=True)):
-        p = w @ into
+        p = w @ to_hidden
         x = squeezed.at(k, p)
         gate = last.gate(t)
-        net = torch.baddbmm(last.bias, x, out_of).mul_(gate).add_(last.time_slope, alpha=t)
-        w = torch.mul(w, 1 - equation.theta * dt).add_(net, alpha=dt)
+        net = torch.baddbmm(last.bias, x, to_net).mul_(gate).add_(last.time_slope, alpha=t)
+        w = torch.mul(w, 1 - equation.theta * dt, out=None if into is None else into[k]).add_(net, alpha=dt)
         if equation.mu:
             w = w.add_(equation.theta * equation.mu * dt)
         if equation.sigma is not None:
@@ -248,8 +265,7 @@ class _Steps(torch.autograd.Function):
     def forward(
         ctx: Any, equation: Equation, clock: Clock, dB: Tensor | None, *tensors: Tensor
     ) -> tuple[Tensor, Tensor]:
-        walk = _walk(equation, clock, dB, tensors[0], _layers(tensors[1:]), keep=True)
-        states, total = walk.path(clock)
+        states, total, walk = _path(equation, clock, dB, tensors[0], _layers(tensors[1:]), keep=True)
         ctx.equation, ctx.clock, ctx.inputs = equation, clock, len(tensors)
         ctx.save_for_backward(dB, states, *tensors, *walk.kept())
         ctx.set_materialize_grads(False)
@@ -302,8 +318,7 @@ class _Back(NamedTuple):
         gates = _over_steps(torch.cat([flat * t[:, None], flat], -1), self.Q)
         time_slope = _over_steps(flat * t[:, None], self.G)
         to_last = (weight_and_bias[:, :-1].transpose(1, 2), weight_and_bias[:, -1:], gates[:, :1], gates[:, 1:])
-        p = self.to_p.permute(1, 2, 0, 3)
-        to_first = _over_steps(p[:, :, :1], w[:, :, None]) + _over_steps(p[:, :, 1:], states[:, :, :-1])
+        to_first = _over_steps(self.to_p.permute(1, 2, 0, 3), states[:, :, :-1])
         return [self.to_w, to_first, *self.to_hidden[1:], *to_last, time_slope]
 
 
@@ -332,13 +347,15 @@ def _back(
     for k, (t, dt) in reversed(list(enumerate(zip(*clock, strict=True)))):
         step, net = (slice(None), slice(None), k), walk.nets[k]
         if to_states is not None:
-            carried.add_(to_states[step])
+            carried.add_(to_states[:, :, k + 1])
         g = torch.addcmul(carried, force, net, out=G[step]) if force is not None else G[step].copy_(carried)
         gl = torch.mul(g, walk.gates[k], out=GL[step])
         torch.mul(g - gl, torch.add(net, last.time_slope, alpha=-t), out=Q[step])
         to_x.append(torch.bmm(gl, last.weight) * dt)
         to_p.append((to_x[-1].unsqueeze(-2) @ layers.jacobian[k]).squeeze(-2))
         carried = torch.baddbmm(carried, to_p[-1], into, beta=1 - equation.theta * dt)
+    if to_states is not None:
+        carried.add_(to_states[:, :, 0])
     to_hidden = layers.gradients(torch.stack(to_x[::-1]))
     return _Back(carried, torch.stack(to_p[::-1]), G, GL, Q, to_hidden)
 

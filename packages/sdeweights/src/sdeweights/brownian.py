@@ -69,9 +69,9 @@ def draw(
     """
     normals = torch.empty((samples, noises, steps, m), dtype=dtype, device=device)
     for sample in normals:
-        sample.normal_(generator=generator)
-    dB = normals[:, 0].mul_(math.sqrt(dt))
+        sample.normal_(std=math.sqrt(dt), generator=generator)
+    dB = normals[:, 0]
     if noises == 1:
         return Increments(dt, dB)
-    Z = dt / 2 * (dB + normals[:, 1] * math.sqrt(dt / 3))
+    Z = dt / 2 * (dB + normals[:, 1] * math.sqrt(1 / 3))
     return Increments(dt, dB, Z)

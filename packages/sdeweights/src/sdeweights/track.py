@@ -96,18 +96,21 @@ class Track:
 
     Attributes:
         pieces: states at consecutive grid points, each (1, n, d) or (samples, n, d).
+        end: where the next phase starts, (1, d) or (samples, d).
         kl: (samples,), or None where there was no noise.
         after: (1, d) or (samples, d), or None.
     """
 
     pieces: list[Tensor]
+    end: Tensor
     kl: Tensor | None = None
     after: Tensor | None = None
 
-    @property
-    def end(self) -> Tensor:
-        """Where the next phase starts, (1, d) or (samples, d)."""
-        return self.pieces[-1][:, -1] if self.after is None else self.after
+    def add(self, pieces: list[Tensor]) -> None:
+        """The states of another phase, which starts with the last one of the phase before, or with the reset there."""
+        first, *rest = pieces
+        self.pieces += [first, *rest] if not self.pieces else [first[:, 1:], *rest]
+        self.end = pieces[-1][:, -1]
 
     @property
     def states(self) -> list[Tensor]:
@@ -116,6 +119,8 @@ class Track:
 
     def stacked(self, samples: int) -> Tensor:
         """(samples, steps + 1, d)."""
+        if len(self.pieces) == 1 and len(self.pieces[0]) == samples:
+            return self.pieces[0]
         return torch.cat([piece.expand(samples, -1, -1) for piece in self.pieces], 1)
 
 
@@ -166,7 +171,7 @@ def beside(prior: Prior, S: Tensor, D: Tensor, grid: Grid, track: Track) -> Prio
 
 def follow(groups: Sequence[Group], plans: Sequence[Plan]) -> list[Track]:
     """Follow groups from 0 to 1, all on the grid of the first plan; several have to be of one `shape`."""
-    tracks = [Track([group.w0[None, None]]) for group in groups]
+    tracks = [Track([], end=group.w0[None]) for group in groups]
     together = groups[0].shape(plans[0]) is not None
     for phase in plans[0].grid.phases:
         noisy = phase.kind == "sde" and groups[0].sde is not None and plans[0].noise is not None
@@ -180,15 +185,16 @@ def follow(groups: Sequence[Group], plans: Sequence[Plan]) -> list[Track]:
                 else [_deterministic(groups[0].drift, starts[0], phase, plans[0].ode)]
             )
         for group, track, move in zip(groups, tracks, moves, strict=True):
-            track.pieces.extend(move.pieces)
+            track.add(move.pieces)
             if noisy:
                 track.kl = move.kl
-                track.after = None if group.reset is None else group.reset.after(track.pieces[-1][:, -1])
+            if noisy and group.reset is not None:
+                track.end = track.after = group.reset.after(track.end)
     return tracks
 
 
 class _Move(NamedTuple):
-    """A phase: states after its steps, (s, n, d) each, and its KL."""
+    """A phase: states at its grid points, (s, n, d) each, and its KL."""
 
     pieces: list[Tensor]
     kl: Tensor | None = None
@@ -215,12 +221,12 @@ def _noisy(group: Group, start: Tensor, phase: Phase, plan: Plan) -> _Move:
     # where w is not finite, that is what sample() will say, and not what became of g
     broken = not bool(torch.isfinite(reached[-1].detach()).all())
     total = reached[-1].sum(-1) if broken else _kl(group.sde, solution, phase)
-    return _Move([w[:, None] for w in reached[1:]], total)
+    return _Move([w[:, None] for w in reached], total)
 
 
 def _deterministic(drift: Field, start: Tensor, phase: Phase, scheme: OdeSolver) -> _Move:
     try:
-        return _Move([w[:, None] for w in scheme.solve(drift, start, phase.times)[1:]])
+        return _Move([w[:, None] for w in scheme.solve(drift, start, phase.times)])
     except NonFiniteState as error:
         raise NonFiniteState(f"in the {phase.kind} phase ({phase.start:g}, {phase.stop:g}): {error}") from None
 
