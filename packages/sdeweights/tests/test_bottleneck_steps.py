@@ -312,6 +312,12 @@ def test_processes_that_are_reset_and_that_go_on_are_not_carried_side_by_side() 
         assert torch.equal(path.w, alone.w)
 
 
+def test_processes_with_hardly_any_noise_are_sampled_one_by_one() -> None:
+    processes = [process_of(Cut.ode_first(0.5), OrnsteinUhlenbeck(sigma=1e-9)) for _ in range(2)]
+    made = sample_together(processes, 4, 2, generators=[torch.Generator().manual_seed(i) for i in range(2)])
+    torch.testing.assert_close(made[0].w, made[1].w, rtol=0, atol=1e-7)
+
+
 def test_processes_that_have_nothing_in_common_are_sampled_one_by_one() -> None:
     other = WeightProcess(torch.zeros(3), lambda t, w: t - w, OrnsteinUhlenbeck(), Cut.full())
     processes = [process_of(Cut.full()), other, process_of(Cut.none())]

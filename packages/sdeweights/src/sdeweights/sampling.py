@@ -54,7 +54,8 @@ def _shape(job: Job) -> Hashable | None:
     mixed = not process.separate and process.cut.splits(process.d)
     if not euler or not own or mixed:
         return None
-    shapes = [shape_of(field) for field in (_halves(process) if process.separate else (process.drift,))]
+    fields = _halves(process) if process.separate else (process.drift,)
+    shapes = [shape_of(f, None if plan.noise is None else getattr(f, "prior", None)) for f in fields]
     return None if None in shapes else (plan.grid, process.w_t2 is None, samples, *shapes)
 
 
