@@ -174,49 +174,52 @@ def follow(groups: Sequence[Group], plans: Sequence[Plan]) -> list[Track]:
     tracks = [Track([], end=group.w0[None]) for group in groups]
     together = groups[0].shape(plans[0]) is not None
     for phase in plans[0].grid.phases:
-        noisy = phase.kind == "sde" and groups[0].sde is not None and plans[0].noise is not None
+        noises = [_noise(group, phase, plan) for group, plan in zip(groups, plans, strict=True)]
         starts = [track.end for track in tracks]
         if together:
-            moves = _side_by_side(groups, starts, phase, [plan.noise for plan in plans] if noisy else None)
+            moves = _side_by_side(groups, starts, phase, noises)
         else:
-            moves = (
-                [_noisy(groups[0], starts[0], phase, plans[0])]
-                if noisy
-                else [_deterministic(groups[0].drift, starts[0], phase, plans[0].ode)]
-            )
+            moves = [_move(groups[0], starts[0], phase, plans[0], noises[0])]
         for group, track, move in zip(groups, tracks, moves, strict=True):
             track.add(move.pieces)
-            if noisy:
+            if move.kl is not None:
                 track.kl = move.kl
-            if noisy and group.reset is not None:
-                track.end = track.after = group.reset.after(track.end)
+                track.after = None if group.reset is None else group.reset.after(track.end)
+                track.end = track.end if track.after is None else track.after
     return tracks
 
 
+def _noise(group: Group, phase: Phase, plan: Plan) -> Increments | None:
+    return plan.noise if phase.kind == "sde" and group.sde is not None else None
+
+
 class _Move(NamedTuple):
-    """A phase: states at its grid points, (s, n, d) each, and its KL."""
+    """A phase: states at its grid points, (s, n, d) each, and its KL where it was noisy."""
 
     pieces: list[Tensor]
     kl: Tensor | None = None
 
 
 def _side_by_side(
-    groups: Sequence[Group], starts: Sequence[Tensor], phase: Phase, noises: Sequence[Increments | None] | None
+    groups: Sequence[Group], starts: Sequence[Tensor], phase: Phase, noises: Sequence[Increments | None]
 ) -> list[_Move]:
-    dB = None if noises is None else bottleneck_steps.beside([noise.dB for noise in noises if noise is not None])
+    """A phase of groups of one shape, in one computation."""
+    increments = [noise.dB for noise in noises if noise is not None]
+    dB = bottleneck_steps.beside(increments) if increments else None
     w = bottleneck_steps.beside(starts)
-    for group in groups:
-        group.drift.calls += phase.steps
     drifts = [group.drift.field for group in groups]
     states, total = bottleneck_steps.take(drifts, w if dB is None else w.expand(-1, dB.shape[1], -1), phase.times, dB)
+    for group in groups:
+        group.drift.calls += phase.steps
     return [_Move([states[b]], None if total is None else total[b]) for b in range(len(groups))]
 
 
-def _noisy(group: Group, start: Tensor, phase: Phase, plan: Plan) -> _Move:
-    if group.sde is None or plan.noise is None:
-        raise AssertionError("a group without noise has no stochastic phase")
+def _move(group: Group, start: Tensor, phase: Phase, plan: Plan, noise: Increments | None) -> _Move:
+    """A phase of any group."""
+    if group.sde is None or noise is None:
+        return _Move([w[:, None] for w in _deterministic(group.drift, start, phase, plan.ode)])
     plan.scheme.check(group.sde, start.new_tensor(phase.start), start)
-    solution = plan.scheme.solve(group.sde, start.expand(len(plan.noise.dB), -1), phase.times, plan.noise)
+    solution = plan.scheme.solve(group.sde, start.expand(len(noise.dB), -1), phase.times, noise)
     reached = solution.states
     # where w is not finite, that is what sample() will say, and not what became of g
     broken = not bool(torch.isfinite(reached[-1].detach()).all())
@@ -224,9 +227,9 @@ def _noisy(group: Group, start: Tensor, phase: Phase, plan: Plan) -> _Move:
     return _Move([w[:, None] for w in reached], total)
 
 
-def _deterministic(drift: Field, start: Tensor, phase: Phase, scheme: OdeSolver) -> _Move:
+def _deterministic(drift: Field, start: Tensor, phase: Phase, scheme: OdeSolver) -> list[Tensor]:
     try:
-        return _Move([w[:, None] for w in scheme.solve(drift, start, phase.times)])
+        return scheme.solve(drift, start, phase.times)
     except NonFiniteState as error:
         raise NonFiniteState(f"in the {phase.kind} phase ({phase.start:g}, {phase.stop:g}): {error}") from None
 
