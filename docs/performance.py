@@ -55,8 +55,10 @@ def asked(measured: dict[str, Any]) -> str:
     missed = [row for row in rows if not row["holds"]]
     lines = [f"Of {len(rows)} figures with a bound, {len(rows) - len(missed)} hold."]
     if missed:
-        lines += ["These do not:", "", "| where | figure | asked | measured |", "|---|---|---|---|"]
-        lines += [f"| {row['where']} | {row['what']} | {bound(row)} | {number(row)} |" for row in missed]
+        lines += ["These do not:", "", "| where | figure | asked | measured | fastest runs |", "|---|---|---|---|---|"]
+        lines += [
+            f"| {row['where']} | {row['what']} | {bound(row)} | {number(row)} | {fastest(row)} |" for row in missed
+        ]
     return "\n".join(lines)
 
 
@@ -64,10 +66,14 @@ def table(part: str, rows: Rows) -> str:
     """Figures of a part, grouped by where they were measured."""
     if part == "profile":
         return side_by_side(rows)
-    lines = ["| figure | measured | asked |", "|---|---|---|"]
+    best = any(row.get("fastest") is not None for row in rows)
+    heads = ["figure", "measured", *(["fastest runs"] if best else []), "asked"]
+    lines = ["| " + " | ".join(heads) + " |", "|---" * len(heads) + "|"]
     for where, group in itertools.groupby(rows, key=lambda row: row["where"]):
-        lines.append(f"| **{where}** | | |")
-        lines += [f"| {row['what']} | {number(row)} | {bound(row)} |" for row in group]
+        lines.append(f"| **{where}** |" + " |" * (len(heads) - 1))
+        for row in group:
+            cells = [row["what"], number(row), *([fastest(row)] if best else []), bound(row)]
+            lines.append("| " + " | ".join(cells) + " |")
     return "\n".join(lines)
 
 
@@ -87,6 +93,11 @@ def number(row: dict[str, Any]) -> str:
     figure = row["figure"]
     text = f"{figure:.0f}" if figure >= 100 else f"{figure:.3g}"
     return f"{text} {row['unit']}".strip()
+
+
+def fastest(row: dict[str, Any]) -> str:
+    """The same figure of the fastest runs, where there is one."""
+    return "" if row.get("fastest") is None else number({**row, "figure": row["fastest"]})
 
 
 def bound(row: dict[str, Any]) -> str:

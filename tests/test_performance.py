@@ -40,7 +40,7 @@ def test_a_figure_that_misses_its_bound_is_named_at_the_top(measured):
     (row,) = [row for row in missing["start"]["rows"] if row["what"] == "import psdenets, beyond import torch"]
     row |= {"figure": 5.0, "holds": False}
     top = page(missing).partition("## A training step")[0]
-    assert "| new processes | import psdenets, beyond import torch | ≤ 0.7: **no** | 5 s |" in top
+    assert "| new processes | import psdenets, beyond import torch | ≤ 0.7: **no** | 5 s |  |" in top
     before = sum(row["holds"] is False for part in measured.values() for row in part["rows"])
     assert top.count("**no**") == before + 1
 
@@ -60,15 +60,26 @@ def test_a_row_knows_whether_it_holds(figure, most, least, holds):
     assert rows.Row("part", "where", "what", figure, "x", most, least).holds is holds
 
 
-def test_contenders_take_turns_and_ratios_are_those_of_medians():
+def test_ratios_are_medians_of_those_of_neighbours():
     timing = load(BENCHMARKS / "timing.py")
-    times = {"a": [2.0, 30.0, 4.0], "b": [1.0, 10.0, 2.0]}  # one round of a busy machine does not count
-    assert timing.ratio(times, "a", "b") == 2.0
+    calm = [("a", 2.0), ("b", 1.0), ("c", 7.0)]
+    busy = [("c", 9.0), ("b", 10.0), ("a", 20.0)]  # ten times as slow for a while, both of them
+    odd = [("a", 90.0), ("b", 1.0), ("c", 7.0)]
+    assert timing.ratio([calm, busy, odd], "a", "b") == 2.0
+    assert timing.median([calm, busy, odd], "a") == 20.0
+    assert timing.fastest([calm, busy, odd], "a", "c") == 2 / 7
+    # b beside a counts, and not the one at the end; between two of them, their mean
+    assert timing.neighbours([("b", 1.0), ("a", 4.0), ("b", 3.0), ("c", 1.0), ("b", 100.0)], "a", "b") == 2.0
+
+
+def test_contenders_take_turns_and_the_order_turns_round():
+    timing = load(BENCHMARKS / "timing.py")
     calls = []
-    found = timing.interleaved({name: lambda name=name: calls.append(name) for name in "abc"}, rounds=4)
-    assert {name: len(seconds) for name, seconds in found.items()} == {"a": 4, "b": 4, "c": 4}
-    assert len(calls) == 15  # and a round that is not counted
-    assert all(sorted(calls[k : k + 3]) == ["a", "b", "c"] for k in range(0, 15, 3))
+    runs = {name: lambda name=name: calls.append(name) for name in "abc"}
+    found = timing.interleaved(runs, rounds=2, order="abac")
+    assert "".join(calls) == "cabaabaccaba"  # the first round is not counted
+    assert [[name for name, _ in round_] for round_ in found] == [list("abac"), list("caba")]
+    assert len(timing.interleaved(runs, rounds=4)) == 4
 
 
 def test_the_slope_is_the_exponent(monkeypatch):

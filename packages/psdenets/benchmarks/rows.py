@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 
 class Row(NamedTuple):
-    """One figure; ``most`` or ``least`` where something is asked of it."""
+    """One figure; ``most`` or ``least`` where something is asked of it; ``fastest``: the same of the fastest runs."""
 
     part: str
     where: str
@@ -15,6 +15,7 @@ class Row(NamedTuple):
     unit: str
     most: float | None = None
     least: float | None = None
+    fastest: float | None = None
 
     @property
     def holds(self) -> bool | None:
@@ -40,4 +41,5 @@ class Row(NamedTuple):
     def line(self) -> str:
         """One line of a table."""
         verdict = {True: "yes", False: "NO", None: ""}[self.holds]
-        return f"  {self.what:<44} {self.figure:9.3g} {self.unit:<3} {self.asked:<14} {verdict}".rstrip()
+        best = "" if self.fastest is None else f"({self.fastest:.3g})"
+        return f"  {self.what:<44} {self.figure:9.3g} {self.unit:<3} {best:<8} {self.asked:<14} {verdict}".rstrip()

@@ -8,12 +8,18 @@ from functools import partial
 import torch
 from contenders import SHAPES, Joint, block, floor, floor_of, images, ours, torchdiffeq_way, torchsde_way
 from rows import Row
-from timing import interleaved, median, ratio
+from timing import fastest, interleaved, median, ratio
 
 from psdenets import build, preset
 from psdenets.models import DeepBlock, draw_together
 
 CUTS = ("sde-bnn", "none", "ode-first", "horizontal", "both", "sde-first", "fix-w2")  # the first four at large batches
+# Who is compared stands side by side: the floor beside every cut, others beside the fully stochastic network.
+ORDER = (
+    *("torchdiffeq", "ours, none", "ours, sde-bnn", "floor", "ours, horizontal", "ours, sde-bnn"),
+    *("torchsde", "ours, sde-bnn, compiled", "floor", "ours, ode-first", "ours, both", "floor"),
+    *("ours, sde-first", "ours, fix-w2", "floor", "torchsde, channels last", "ours, sde-bnn", "torchsde adjoint"),
+)
 TORCHSDE_OVER_OURS = {"mnist": (1.5, 1.65), "cifar10-1": (1.4, 1.5)}  # plain, compiled
 
 
@@ -24,13 +30,13 @@ def measure(*, quick: bool) -> Iterator[Row]:
         for name in SHAPES:
             whole, large = name in TORCHSDE_OVER_OURS, batch > 32
             cuts = (CUTS[:4] if large else CUTS) if whole else CUTS[:1]
-            rows = one_shape(name, batch, 1 if quick else 5 if large else 7, cuts, others=whole and not large)
+            rows = one_shape(name, batch, 1 if quick else 2 if large else 5, cuts, others=whole and not large)
             for row in rows:
                 stages += [row] if name.startswith("cifar10") else []
                 yield row.unasked() if quick else row
         for row in network(stages, batch):
             yield row.unasked() if quick else row
-    yield from paths_of_blocks(1 if quick else 7)
+    yield from paths_of_blocks(1 if quick else 9)
 
 
 def network(stages: list[Row], batch: int) -> Iterator[Row]:
@@ -61,18 +67,19 @@ def paths_of_blocks(rounds: int) -> Iterator[Row]:
     times = interleaved({"together": together, "alone": alone}, rounds)
     where = f"cifar10, weight paths of six blocks, 30 steps, {torch.get_num_threads()} thread(s), {rounds} rounds"
     yield Row("training step", where, "one by one: median", median(times, "alone"), "s")
-    yield Row("training step", where, "those of one shape at once / one by one", ratio(times, "together", "alone"), "x")
+    figure, best = ratio(times, "together", "alone"), fastest(times, "together", "alone")
+    yield Row("training step", where, "those of one shape at once / one by one", figure, "x", fastest=best)
 
 
 def one_shape(name: str, batch: int, rounds: int, cuts: tuple[str, ...], *, others: bool) -> Iterator[Row]:
     """Contenders take turns; ``others``: with the adjoint of torchsde and with torchdiffeq."""
     runs = contenders(name, batch, cuts, others=others)
     threads = torch.get_num_threads()
-    times = interleaved(runs, rounds)
+    times = interleaved(runs, rounds, [who for who in ORDER if who in runs])
     shape = f"{name}, batch {batch}, {steps_of(name)} steps, {threads} thread(s), {rounds} rounds"
 
     def row(what: str, a: str, b: str, most: float | None = None, least: float | None = None) -> Row:
-        return Row("training step", shape, what, ratio(times, a, b), "x", most, least)
+        return Row("training step", shape, what, ratio(times, a, b), "x", most, least, fastest(times, a, b))
 
     for who in runs:
         yield Row("training step", shape, f"{who}: median", median(times, who), "s")

@@ -1,15 +1,19 @@
-"""Ratios on a machine that does other things too: contenders take turns in one process, and medians are compared."""
+"""Ratios on a machine that does other things too: contenders take turns in one process, and neighbours are compared.
+
+What the same step takes on a machine that is shared swings by half, for seconds or minutes at a time. A ratio is that
+of two runs next to each other, and of those of all rounds the median.
+"""
 
 from __future__ import annotations
 
-import random
 import statistics
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 import torch
 
 Clock = Callable[[], float]
+Round = Sequence[tuple[str, float]]  # who ran and for how many seconds, in their order
 
 
 def clock_for(threads: int) -> Clock:
@@ -17,29 +21,54 @@ def clock_for(threads: int) -> Clock:
     return time.process_time if threads == 1 else time.perf_counter
 
 
-def interleaved(contenders: Mapping[str, Callable[[], object]], rounds: int) -> dict[str, list[float]]:
-    """Seconds of each contender in each round, after one round that is not counted.
+def interleaved(
+    contenders: Mapping[str, Callable[[], object]], rounds: int, order: Sequence[str] | None = None
+) -> list[Round]:
+    """Seconds of all contenders in each round, after one round that is not counted.
 
-    In every round all contenders run once, in an order of its own, so that what else the machine does, and what a
-    contender leaves behind in caches and heap, meets all of them.
+    In every round they run in the given order, in which a name may stand several times, every second time from its end.
     """
     clock = clock_for(torch.get_num_threads())
-    times: dict[str, list[float]] = {name: [] for name in contenders}
-    order = random.Random(0)
+    turns = list(contenders) if order is None else list(order)
+    times: list[Round] = []
     for round_ in range(rounds + 1):
-        for name in order.sample(list(contenders), len(contenders)):
+        found = []
+        for name in turns if round_ % 2 else reversed(turns):
             started = clock()
             contenders[name]()
-            if round_:
-                times[name].append(clock() - started)
+            found.append((name, clock() - started))
+        times += [found] if round_ else []
     return times
 
 
-def ratio(times: Mapping[str, list[float]], name: str, to: str) -> float:
-    """Ratio of medians: two runs of a round may lie half a minute apart, so ratios within a round say no more."""
-    return median(times, name) / median(times, to)
+def ratio(times: Sequence[Round], name: str, to: str) -> float:
+    """Median over rounds of the ratio of neighbours."""
+    return statistics.median(neighbours(round_, name, to) for round_ in times)
 
 
-def median(times: Mapping[str, list[float]], name: str) -> float:
-    """Median seconds."""
-    return statistics.median(times[name])
+def neighbours(round_: Round, name: str, to: str) -> float:
+    """Each run of ``name`` against the runs of ``to`` that are nearest to it, on average.
+
+    Example: the first a has one b beside it, the second has two.
+        >>> neighbours([("a", 2.0), ("b", 1.0), ("c", 9.0), ("b", 2.0), ("a", 3.0), ("b", 4.0)], "a", "b")
+        1.5
+    """
+    places = [k for k, (who, _) in enumerate(round_) if who == to]
+    found = []
+    for k, (who, seconds) in enumerate(round_):
+        if who == name:
+            nearest = min(abs(k - place) for place in places)
+            beside = [round_[place][1] for place in places if abs(k - place) == nearest]
+            found.append(seconds / statistics.mean(beside))
+    return statistics.mean(found)
+
+
+def fastest(times: Sequence[Round], name: str, to: str) -> float:
+    """Ratio of the fastest runs: what is left when the machine is not disturbed, if it ever was."""
+    best = {who: min(seconds for round_ in times for w, seconds in round_ if w == who) for who in (name, to)}
+    return best[name] / best[to]
+
+
+def median(times: Sequence[Round], name: str) -> float:
+    """Median seconds of all runs."""
+    return statistics.median(seconds for round_ in times for who, seconds in round_ if who == name)
