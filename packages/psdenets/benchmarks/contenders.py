@@ -110,7 +110,9 @@ def concatenating(w: dict[str, Tensor], t: Tensor, h: Tensor, *, last: bool = Fa
         return torch.cat([h, t.expand(len(h), 1, *h.shape[2:])], dim=1)
 
     def kernel(layer: str, dim: int) -> Tensor:
-        both = torch.cat([w[f"{layer}.weight"], w[f"{layer}.time_weight"]], dim=dim)
+        a, *k, b = w[f"{layer}.weight"].shape
+        # the numbers of a plain kernel in their usual order: none is copied but by `cat`
+        both = torch.cat([w[f"{layer}.weight"].view(a, b, *k), w[f"{layer}.time_weight"]], dim=dim)
         return both.contiguous(memory_format=torch.channels_last) if last else both
 
     h = F.softplus(F.conv2d(with_time(h), kernel("first", 1), w["first.bias"], padding=1))

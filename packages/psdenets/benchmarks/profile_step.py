@@ -11,7 +11,7 @@ from torch.autograd.profiler_util import FunctionEvent
 from torch.profiler import ProfilerActivity, profile
 
 KINDS = {
-    "weight process": ("_Steps", "_StepsBackward", "aten::normal_"),
+    "weight process": ("Steps", "StepsBackward", "aten::normal_"),
     "convolutions, backward": ("aten::convolution_backward", "_ToThinBackward", "_ToWideBackward"),
     "convolutions, forward": ("aten::conv2d", "aten::conv_transpose2d", "_ToThin", "_ToWide"),
     "activations and time maps": (

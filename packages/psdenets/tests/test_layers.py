@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch.nn import functional as F
 
-from psdenets.layers import TimedConv, TimedConvTranspose
+from psdenets.layers import TimedConv, TimedConvTranspose, laid_out, timed_conv
 
 t64 = {"dtype": torch.float64}
 
@@ -32,7 +32,7 @@ def test_folded_time_channel_equals_concatenation_in_plain_and_strided_convoluti
     g = torch.Generator().manual_seed(seed)
     layer = TimedConv(c_in, c_out, kernel, stride, g).double()
     h, t = torch.randn(2, c_in, height, width, generator=g, **t64), torch.rand((), generator=g, **t64)
-    weight = torch.cat([layer.weight, layer.time_weight], dim=1)
+    weight = torch.cat([layer.kernel, layer.time_weight], dim=1)
     expected = F.conv2d(with_time_channel(t, h), weight, layer.bias, stride, kernel // 2)
     torch.testing.assert_close(layer(t, h), expected, rtol=0, atol=1e-12)  # the same sums in another order
 
@@ -43,7 +43,7 @@ def test_folded_time_channel_equals_concatenation_in_transposed_convolutions(see
     layer = TimedConvTranspose(c, 3, 3, g).double()
     h = torch.randn(2, c, (height + 1) // 2, (width + 1) // 2, generator=g, **t64)
     t = torch.rand((), generator=g, **t64)
-    weight = torch.cat([layer.weight, layer.time_weight], dim=0)
+    weight = torch.cat([layer.kernel, layer.time_weight], dim=0)
     odd = (1 - height % 2, 1 - width % 2)
     expected = F.conv_transpose2d(with_time_channel(t, h), weight, layer.bias, 2, 1, odd)
     assert expected.shape[-2:] == (height, width)
@@ -96,3 +96,22 @@ def test_results_lie_channels_last_even_where_the_image_has_one_channel(c_in):
     down = TimedConv(4, 4, stride=2)(t, first)
     up = TimedConvTranspose(4, 4)(t, down, (6, 6))
     assert up.is_contiguous(memory_format=torch.channels_last)
+
+
+@pytest.mark.parametrize(("c_in", "c_out"), [(1, 4), (4, 1), (3, 5)])
+def test_kernels_reach_the_convolution_without_a_copy(c_in, c_out):
+    """They are views of the weights of a path, new ones at each step."""
+    for layer in (TimedConv(c_in, c_out), TimedConv(c_in, c_out, stride=2), TimedConvTranspose(c_in, c_out)):
+        kernel = laid_out(layer.kernel)
+        assert kernel.data_ptr() == layer.weight.data_ptr()
+        assert kernel.stride()[1] == 1
+
+
+def test_kernels_in_the_usual_layout_serve_too():
+    g = torch.Generator().manual_seed(0)
+    weight, time_weight = torch.randn(4, 1, 3, 3, generator=g), torch.randn(4, 1, 3, 3, generator=g)
+    h, t, bias = torch.randn(2, 1, 5, 5, generator=g), torch.tensor(0.5), torch.randn(4, generator=g)
+    expected = F.conv2d(with_time_channel(t, h), torch.cat([weight, time_weight], 1), bias, 1, 1)
+    found = timed_conv(t, h, weight, time_weight, bias)
+    torch.testing.assert_close(found, expected, rtol=0, atol=1e-5)
+    assert found.is_contiguous(memory_format=torch.channels_last)

@@ -15,7 +15,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from psdenets.checkpoint import Checkpoints, Snapshot
+from psdenets.checkpoint import FORMAT, Checkpoints, Snapshot
 from psdenets.errors import BadInput
 from psdenets.train import main
 
@@ -199,8 +199,8 @@ def test_a_checkpoint_of_another_format_is_refused(tmp_path):
     checkpoints = Checkpoints(tmp_path / "c")
     checkpoints.save("epoch-0-batch-1", Snapshot({"a": torch.ones(1)}, {}))
     state = tmp_path / "c" / "epoch-0-batch-1" / "state.json"
-    state.write_text(state.read_text().replace('"format": 1', '"format": 99'))
-    with pytest.raises(BadInput, match="format 1"):
+    state.write_text(state.read_text().replace(f'"format": {FORMAT}', '"format": 99'))
+    with pytest.raises(BadInput, match=f"format {FORMAT}"):
         checkpoints.load()
 
 

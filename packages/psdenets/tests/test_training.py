@@ -5,11 +5,13 @@ import json
 import numpy as np
 import pytest
 import torch
+from safetensors.torch import load_file, save_file
 
 from bnneval import accuracy, ece, mean_probs, nll
 from psdenets import Config, load
 from psdenets.data import load_splits
 from psdenets.display import Lines, Live, duration, pace
+from psdenets.errors import BadInput
 from psdenets.predictions import predict
 from psdenets.seeds import generator, seed_of
 from psdenets.train import main
@@ -28,6 +30,16 @@ def test_a_run_directory_holds_what_the_contract_says(small_run):
         "curves.png", "entropy.png", "reliability.png", "weights.png"}  # fmt: skip
     metrics = json.loads((small_run / "metrics.json").read_text())
     assert {"accuracy", "ece", "nll", "brier", "entropy", "seconds", "seed", "versions"} <= set(metrics)
+
+
+def test_weights_of_another_format_are_refused_though_they_would_fit(small_run, tmp_path):
+    for name in ("config.json", "data.json"):
+        (tmp_path / name).write_bytes((small_run / name).read_bytes())
+    save_file(
+        load_file(small_run / "model.safetensors"), tmp_path / "model.safetensors"
+    )  # as before formats had numbers
+    with pytest.raises(BadInput, match="expected weights of format 2 in .*, got format 1"):
+        load(tmp_path)
 
 
 def test_every_epoch_has_its_numbers_for_train_val_and_test(small_run):

@@ -6,7 +6,6 @@ import json
 from pathlib import Path
 
 import torch
-from safetensors.torch import load_file
 from torch import nn
 
 from psdenets.baselines.convnet import ConvNet
@@ -17,6 +16,7 @@ from psdenets.baselines.meanfield import MeanField, is_of_the_head, is_weight_or
 from psdenets.baselines.odenet import HyperODENet, ODENet
 from psdenets.baselines.point import PointEstimate
 from psdenets.baselines.resnet import ResNet
+from psdenets.checkpoint import load_weights
 from psdenets.config import Config
 from psdenets.errors import BadInput
 from psdenets.interface import ImageClassifier
@@ -94,7 +94,7 @@ def load(run_dir: str | Path, device: str | torch.device = "cpu") -> ImageClassi
     if not weights.is_file():
         raise BadInput(f"expected a finished run with model.safetensors in {run_dir}, got none; --resume finishes it")
     model = classifier_of(config.replace(compile=False), spec)  # which may lie on a machine without a compiler
-    model.load_state_dict(load_file(weights))
+    model.load_state_dict(load_weights(weights))
     return model.to(device).eval().requires_grad_(False)
 
 

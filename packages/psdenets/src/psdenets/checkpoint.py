@@ -1,6 +1,7 @@
 """Checkpoints: a directory `epoch-E-batch-B` with state.safetensors and state.json, that appears whole or not at all.
 
 It is written under another name, flushed, and renamed; only then is its predecessor removed. Nothing is pickled.
+Weights of finished models carry the number of the format too.
 """
 
 from __future__ import annotations
@@ -8,17 +9,38 @@ from __future__ import annotations
 import json
 import os
 import shutil
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from psdenets.errors import BadInput
 from psdenets.rundir import flush
 
-FORMAT = 1
+FORMAT = 2  # since 2 kernels lie channels last in the flat weights
+_MARK = "psdenets-format"
+
+
+def save_weights(tensors: Mapping[str, Tensor], path: Path) -> None:
+    """Write the weights of a model."""
+    save_file(_plain(tensors), path, {_MARK: str(FORMAT)})
+
+
+def load_weights(path: Path) -> dict[str, Tensor]:
+    """Read them again; a `BadInput` for those of another format, which would fit and mean something else."""
+    with safe_open(path, framework="pt") as file:
+        found = (file.metadata() or {}).get(_MARK, "1")
+    if found != str(FORMAT):
+        raise BadInput(f"expected weights of format {FORMAT} in {path}, got format {found}: made by another version?")
+    return load_file(path)
+
+
+def _plain(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    return {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
 
 
 @dataclass(frozen=True)
@@ -46,8 +68,7 @@ class Checkpoints:
         beside = self.folder / f".{final.name}.{os.getpid()}.tmp"
         try:
             beside.mkdir(parents=True)
-            contiguous = {name: tensor.detach().cpu().contiguous() for name, tensor in snapshot.tensors.items()}
-            save_file(contiguous, beside / "state.safetensors")
+            save_file(_plain(snapshot.tensors), beside / "state.safetensors")
             (beside / "state.json").write_text(json.dumps({"format": FORMAT, **snapshot.values}, allow_nan=False))
             for path in (beside / "state.safetensors", beside / "state.json", beside):
                 flush(path)

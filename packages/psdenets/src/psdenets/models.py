@@ -18,6 +18,7 @@ from psdenets.cuts import cuts_of, grid_of
 from psdenets.errors import BadInput
 from psdenets.heads import HeadWeights, head_of
 from psdenets.interface import ImageClassifier
+from psdenets.layout import channels_last, gradient_channels_last
 from psdenets.seeds import generator as generator_at
 from psdenets.squeeze import space_to_depth
 from sdeweights import (
@@ -113,7 +114,9 @@ class DeepBlock(nn.Module):
     def _flow(self, h: Tensor, path: WeightPath, first: int, last: int | None = None) -> Tensor:
         last = path.steps if last is None else last
         between = None if (first, last) == (0, path.steps) else (first, last)
-        return flow(self.f_h, _laid_out(h), path, self.method, self.gradient, per_sample=False, between=between)
+        start = channels_last(h)
+        end = flow(self.f_h, start, path, self.method, self.gradient, per_sample=False, between=between)
+        return gradient_channels_last(end)
 
 
 def draw_together(
@@ -145,11 +148,6 @@ def _process(config: Config, w0: Tensor, cut: Cut, generator: torch.Generator) -
     prior = OrnsteinUhlenbeck(theta=config.theta, sigma=config.sigma)
     net = bottleneck(len(w0), cut, config.drift, config.drift_deterministic, generator=generator)
     return WeightProcess(w0, PriorPlus(prior, net), prior, cut)
-
-
-def _laid_out(h: Tensor) -> Tensor:
-    """Channels last on a CPU, where its convolutions are faster."""
-    return h.contiguous(memory_format=torch.channels_last) if h.device.type == "cpu" else h
 
 
 @final

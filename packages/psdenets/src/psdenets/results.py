@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-from safetensors.torch import save_file
 
+from psdenets.checkpoint import save_weights
 from psdenets.plots import draw_plots
 from psdenets.predictions import Predictions, predict
 from psdenets.report import write_report
@@ -30,8 +30,7 @@ class Course(NamedTuple):
 
 def write_results(run: RunDir, config: Config, model: ImageClassifier, test: Images, course: Course) -> str:
     """Write everything that a finished run holds; returns the summary to print."""
-    weights = {name: tensor.detach().cpu().contiguous() for name, tensor in model.state_dict().items()}
-    atomically(run.file("model.safetensors"), lambda path: save_file(weights, path))
+    atomically(run.file("model.safetensors"), lambda path: save_weights(model.state_dict(), path))
     predictions = predict(model, test, config.final_samples, generator(config.seed, "final"))
     metrics = {
         **predictions.metrics(),

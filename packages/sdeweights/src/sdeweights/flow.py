@@ -228,8 +228,7 @@ def _legs(path: WeightPath) -> list[list[Leg]]:
     dts = [b - a for a, b in zip(path.times, path.times[1:], strict=False)]
     after: Sequence[Tensor] = () if path.after_reset is None else path.after_reset.unbind(0)
     all_legs = []
-    for i, sample in enumerate(path.w.unbind(0)):
-        w = sample.unbind(0)
+    for i, w in enumerate(_rows(path.w)):
         all_legs.append(
             [
                 Leg(
@@ -245,6 +244,14 @@ def _legs(path: WeightPath) -> list[list[Leg]]:
             ]
         )
     return all_legs
+
+
+def _rows(w: Tensor) -> list[Sequence[Tensor]]:
+    """Weights (samples, n, d) as those of each sample at each grid point, whose gradients are put together once."""
+    if not w.is_contiguous():  # one sample seen many times
+        return [sample.unbind() for sample in w.unbind()]
+    rows, n = w.flatten(0, 1).unbind(), w.shape[1]
+    return [rows[i : i + n] for i in range(0, len(rows), n)]
 
 
 def _stacked(legs: list[list[Leg]]) -> list[Leg]:

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from sdeweights import bottleneck_steps, diffusion, kl
+from sdeweights import bottleneck_steps, bottleneck_walk, diffusion, kl
 from sdeweights.brownian import Increments
 from sdeweights.diffusion import Field, FieldAndGap
 from sdeweights.drifts import with_gap
@@ -205,13 +205,14 @@ def _side_by_side(
 ) -> list[_Move]:
     """A phase of groups of one shape, in one computation."""
     increments = [noise.dB for noise in noises if noise is not None]
-    dB = bottleneck_steps.beside(increments) if increments else None
-    w = bottleneck_steps.beside(starts)
+    dB = bottleneck_walk.beside(increments) if increments else None
+    w = bottleneck_walk.beside(starts)
     drifts = [group.drift.field for group in groups]
     states, total = bottleneck_steps.take(drifts, w if dB is None else w.expand(-1, dB.shape[1], -1), phase.times, dB)
     for group in groups:
         group.drift.calls += phase.steps
-    return [_Move([states[b]], None if total is None else total[b]) for b in range(len(groups))]
+    totals = [None] * len(groups) if total is None else total.unbind()
+    return [_Move([w], kl) for w, kl in zip(bottleneck_walk.each(states), totals, strict=True)]
 
 
 def _move(group: Group, start: Tensor, phase: Phase, plan: Plan, noise: Increments | None) -> _Move:

@@ -1,0 +1,64 @@
+"""Images and their gradients channels last."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from psdenets import Config
+from psdenets.blocks import hidden_drift
+from psdenets.cuts import cuts_of
+from psdenets.layout import channels_last, gradient_channels_last
+from psdenets.models import DeepBlock
+
+
+@pytest.mark.parametrize("shape", [(2, 3, 4, 5), (2, 2, 3, 4, 5)])
+def test_the_gradient_of_images_comes_back_channels_last_with_its_values(shape):
+    g = torch.Generator().manual_seed(0)
+    h, weight = torch.randn(shape, generator=g).requires_grad_(), torch.randn(shape, generator=g)
+    out = gradient_channels_last(h)
+    assert torch.equal(out, h)
+    (grad,) = torch.autograd.grad((out * weight).sum(), h)
+    assert torch.equal(grad, weight)
+    assert grad.stride()[-3] == 1
+    assert weight.stride()[-3] != 1
+
+
+def test_second_derivatives_and_vmap_go_through():
+    h = torch.randn(2, 3, 4, 4, generator=torch.Generator().manual_seed(0), dtype=torch.float64).requires_grad_()
+    assert torch.autograd.gradgradcheck(lambda x: gradient_channels_last(x).sin(), h)
+    many = torch.vmap(torch.func.grad(lambda x: gradient_channels_last(x).square().sum()))(h.detach()[None])
+    assert torch.equal(many[0], 2 * h.detach())
+
+
+def test_images_are_laid_out_channels_last():
+    h = torch.rand(2, 3, 4, 4)
+    assert channels_last(h).is_contiguous(memory_format=torch.channels_last)
+    assert torch.equal(channels_last(h), h)
+
+
+def test_no_step_of_a_block_meets_a_gradient_laid_out_channels_first(monkeypatch):
+    """What comes from a head is, and each step would copy it."""
+    strides = []
+
+    class Watched(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, h):
+            return h.view_as(h)
+
+        @staticmethod
+        def backward(ctx, g):
+            strides.append(g.stride())
+            return g
+
+    def watched(*arguments, **options):
+        net = hidden_drift(*arguments, **options)
+        net.register_forward_hook(lambda module, inputs, out: Watched.apply(out))
+        return net
+
+    monkeypatch.setattr("psdenets.models.hidden_drift", watched)
+    config = Config(steps=3)
+    block = DeepBlock(config, 4, cuts_of(config)[0], torch.Generator().manual_seed(0))
+    out = block(torch.rand(2, 4, 6, 6), block.draw(1, torch.Generator().manual_seed(0)))
+    (out.flatten(-3) @ torch.rand(4 * 36, 2)).sum().backward()
+    assert strides == [(144, 1, 24, 4)] * 3
