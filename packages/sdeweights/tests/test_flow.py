@@ -412,3 +412,30 @@ def test_joint_system_of_hidden_state_and_weights_gives_the_same_bits():
         h, w = h + tanh_layer(t, h, w[0]) * dt, w + drift(t, w) * dt + 0.5 * dB
     assert torch.equal(apart, h)
     assert torch.equal(path.w[:, -1], w)
+
+
+@pytest.mark.parametrize("gradient", ["backprop", "checkpoint"])
+def test_a_module_that_takes_its_weights_in_parts_has_the_gradients_of_one_that_does_not(gradient):
+    w0, f_h = flatten(nn.Sequential(nn.Linear(2, 3), nn.Tanh(), nn.Linear(3, 2)).double())
+    process = WeightProcess(w0, drift_for(Cut.full(), len(w0)), OrnsteinUhlenbeck(), Cut.vertical(0.2, 0.8, "fixed"))
+    path = process.sample(6, samples=2, generator=seeded())
+    results = []
+    for f in (f_h, lambda t, h, w: f_h(t, h, w)):  # a function is given whole rows
+        h1 = flow(f, H0, path, gradient=gradient)
+        results.append((h1, *torch.autograd.grad(h1.square().sum(), path.w, retain_graph=True)))
+    (h_parts, g_parts), (h_rows, g_rows) = results
+    assert torch.equal(h_parts, h_rows)
+    torch.testing.assert_close(g_parts, g_rows, rtol=0, atol=1e-14)
+    assert g_parts.abs().sum() > 0
+
+
+def test_rows_of_weights_in_parts_are_the_rows():
+    module = nn.Linear(2, 3)
+    _, f_h = flatten(module)
+    rows = torch.arange(18.0).view(2, 9)
+    for row, parts in zip(rows, f_h.parts(rows), strict=True):
+        assert torch.equal(torch.cat(parts), row)
+        h = torch.ones(1, 2)
+        assert torch.equal(f_h(torch.zeros(()), h, parts), f_h(torch.zeros(()), h, row))
+    with pytest.raises(ValueError, match=r"expected rows w of shape \(9,\), got \(8,\)"):
+        f_h.parts(torch.zeros(2, 8))

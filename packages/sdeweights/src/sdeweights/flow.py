@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import itertools
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
 
 from sdeweights.errors import NonFiniteState, norm
-from sdeweights.functional import HiddenDrift, OverSamples, as_hidden_drift
+from sdeweights.functional import Functional, HiddenDrift, OverSamples, as_hidden_drift
 from sdeweights.gradients import MODES
 from sdeweights.grid import as_float
 from sdeweights.hidden import SCHEMES, HiddenScheme, Leg, State
@@ -157,7 +157,8 @@ class _Job:
         path, f_h = self.path, self.f_h
         first, last = self.ends
         steps = last - first
-        legs = [sample[first:last] for sample in _legs(path)]
+        whole = self.gradient == "adjoint" or self.vectorize or not scheme.left_only
+        legs = [sample[first:last] for sample in _legs(path, None if whole else f_h)]
         if self.per_sample:
             begun, states = 0, [scheme.start(f_h, legs[i][0], h) for i, h in enumerate(self.h0)]
         else:
@@ -222,13 +223,13 @@ def _phase(path: WeightPath, k: int) -> str:
     return next((f"{p.kind} phase ({p.start:g}, {p.stop:g}), " for p in path.phases if p.first <= k < p.last), "")
 
 
-def _legs(path: WeightPath) -> list[list[Leg]]:
-    """The steps of every sample."""
+def _legs(path: WeightPath, f_h: HiddenDrift | None = None) -> list[list[Leg]]:
+    """The steps of every sample, with weights in the form that f_h takes them in fastest, where it is given."""
     ts = path.ts.unbind()
     dts = [b - a for a, b in zip(path.times, path.times[1:], strict=False)]
     after: Sequence[Tensor] = () if path.after_reset is None else path.after_reset.unbind(0)
     all_legs = []
-    for i, w in enumerate(_rows(path.w)):
+    for i, w in enumerate(_rows(path.w, f_h)):
         all_legs.append(
             [
                 Leg(
@@ -246,11 +247,13 @@ def _legs(path: WeightPath) -> list[list[Leg]]:
     return all_legs
 
 
-def _rows(w: Tensor) -> list[Sequence[Tensor]]:
+def _rows(w: Tensor, f_h: HiddenDrift | None) -> list[Sequence[Any]]:
     """Weights (samples, n, d) as those of each sample at each grid point, whose gradients are put together once."""
     if not w.is_contiguous():  # one sample seen many times
         return [sample.unbind() for sample in w.unbind()]
-    rows, n = w.flatten(0, 1).unbind(), w.shape[1]
+    flat, n = w.flatten(0, 1), w.shape[1]
+    trained = w.requires_grad and torch.is_grad_enabled()
+    rows = f_h.parts(flat) if trained and isinstance(f_h, Functional) else flat.unbind()
     return [rows[i : i + n] for i in range(0, len(rows), n)]
 
 

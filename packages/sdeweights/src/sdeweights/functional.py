@@ -48,7 +48,18 @@ class Functional(nn.Module):
         """Views of w, (d,), as the named parameters."""
         return self._call.unflatten(w)
 
-    def forward(self, t: Tensor, h: Tensor, w: Tensor) -> Tensor:
+    def parts(self, w: Tensor) -> list[tuple[Tensor, ...]]:
+        """Each row of w, (rows, d), as the flat parameters; ``forward`` takes them in place of the row.
+
+        The gradients of all rows are put together once, and not those of each row before.
+        """
+        sizes = self._call.sizes
+        if w.shape[1:] != (self.d,):
+            raise ValueError(f"expected rows w of shape ({self.d},), got {tuple(w.shape[1:])}")
+        flat = torch.split(w.reshape(-1), sizes * len(w))
+        return [flat[i : i + len(sizes)] for i in range(0, len(flat), len(sizes))]
+
+    def forward(self, t: Tensor, h: Tensor, w: Tensor | tuple[Tensor, ...]) -> Tensor:
         """The module's output at h with weights w."""
         return self._call(self.module, t, h, w)
 
@@ -74,13 +85,16 @@ class _Call:
     def sizes(self) -> list[int]:
         return [math.prod(shape) for shape in self.shapes.values()]
 
-    def unflatten(self, w: Tensor) -> dict[str, Tensor]:
-        if w.shape != (sum(self.sizes),):
-            raise ValueError(f"expected w of shape ({sum(self.sizes)},), got {tuple(w.shape)}")
-        parts = torch.split(w, self.sizes)
+    def unflatten(self, w: Tensor | tuple[Tensor, ...]) -> dict[str, Tensor]:
+        parts = w if isinstance(w, tuple) else self.split(w)
         return {name: part.view(shape) for (name, shape), part in zip(self.shapes.items(), parts, strict=True)}
 
-    def __call__(self, module: nn.Module, t: Tensor, h: Tensor, w: Tensor) -> Tensor:
+    def split(self, w: Tensor) -> tuple[Tensor, ...]:
+        if w.shape != (sum(self.sizes),):
+            raise ValueError(f"expected w of shape ({sum(self.sizes)},), got {tuple(w.shape)}")
+        return torch.split(w, self.sizes)
+
+    def __call__(self, module: nn.Module, t: Tensor, h: Tensor, w: Tensor | tuple[Tensor, ...]) -> Tensor:
         arguments = (t, h) if self.takes_time else (h,)
         out: Tensor = torch.func.functional_call(module, self.unflatten(w), arguments)
         return out
