@@ -101,7 +101,10 @@ def floor(net: Floor, h0: Tensor, steps: int) -> None:
 
 
 def concatenating(w: dict[str, Tensor], t: Tensor, h: Tensor, *, last: bool = False) -> Tensor:
-    """The paper's f_h as it is written elsewhere: time is one more channel of every layer's input."""
+    """The paper's f_h as it is written elsewhere: time is one more channel of every layer's input.
+
+    Nothing is copied but by `cat`. Channels first, the numbers of a kernel are taken in the order that is usual there.
+    """
 
     def with_time(h: Tensor) -> Tensor:
         if last:
@@ -110,10 +113,12 @@ def concatenating(w: dict[str, Tensor], t: Tensor, h: Tensor, *, last: bool = Fa
         return torch.cat([h, t.expand(len(h), 1, *h.shape[2:])], dim=1)
 
     def kernel(layer: str, dim: int) -> Tensor:
-        a, *k, b = w[f"{layer}.weight"].shape
-        # the numbers of a plain kernel in their usual order: none is copied but by `cat`
-        both = torch.cat([w[f"{layer}.weight"].view(a, b, *k), w[f"{layer}.time_weight"]], dim=dim)
-        return both.contiguous(memory_format=torch.channels_last) if last else both
+        weight, time_weight = w[f"{layer}.weight"], w[f"{layer}.time_weight"]  # ours is stored channels last
+        if last:
+            both = torch.cat([weight, time_weight.permute(0, 2, 3, 1)], dim=-1 if dim else 0)
+            return both.permute(0, 3, 1, 2)
+        a, *k, b = weight.shape
+        return torch.cat([weight.view(a, b, *k), time_weight], dim=dim)
 
     h = F.softplus(F.conv2d(with_time(h), kernel("first", 1), w["first.bias"], padding=1))
     h = F.softplus(F.conv2d(with_time(h), kernel("down", 1), w["down.bias"], stride=2, padding=1))

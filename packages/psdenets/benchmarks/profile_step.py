@@ -24,9 +24,10 @@ KINDS = {
         "aten::matmul",
         "aten::bmm",
         "aten::mm",
+        "aten::addmm",
     ),
 }
-REST = "everything else: additions, copies of kernels, the graph"
+REST = "everything else: additions, gradients of weights put together, the graph"
 
 
 def measure(*, quick: bool) -> Iterator[Row]:

@@ -107,11 +107,19 @@ def test_kernels_reach_the_convolution_without_a_copy(c_in, c_out):
         assert kernel.stride()[1] == 1
 
 
-def test_kernels_in_the_usual_layout_serve_too():
+@pytest.mark.parametrize("c_in", [1, 3, 5])
+def test_kernels_in_the_usual_layout_serve_too(c_in):
     g = torch.Generator().manual_seed(0)
-    weight, time_weight = torch.randn(4, 1, 3, 3, generator=g), torch.randn(4, 1, 3, 3, generator=g)
-    h, t, bias = torch.randn(2, 1, 5, 5, generator=g), torch.tensor(0.5), torch.randn(4, generator=g)
+    weight, time_weight = torch.randn(4, c_in, 3, 3, generator=g), torch.randn(4, 1, 3, 3, generator=g)
+    h, t, bias = torch.randn(2, c_in, 5, 5, generator=g), torch.tensor(0.5), torch.randn(4, generator=g)
     expected = F.conv2d(with_time_channel(t, h), torch.cat([weight, time_weight], 1), bias, 1, 1)
     found = timed_conv(t, h, weight, time_weight, bias)
     torch.testing.assert_close(found, expected, rtol=0, atol=1e-5)
     assert found.is_contiguous(memory_format=torch.channels_last)
+    assert laid_out(weight).stride()[1] == 1
+
+
+def test_a_network_may_be_laid_out_by_its_user():
+    layer = TimedConvTranspose(3, 4).to(memory_format=torch.channels_last)
+    h, t = torch.rand(2, 3, 3, 3), torch.tensor(0.5)
+    assert torch.isfinite(layer(t, h, (6, 6))).all()

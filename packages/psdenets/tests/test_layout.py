@@ -62,3 +62,14 @@ def test_no_step_of_a_block_meets_a_gradient_laid_out_channels_first(monkeypatch
     out = block(torch.rand(2, 4, 6, 6), block.draw(1, torch.Generator().manual_seed(0)))
     (out.flatten(-3) @ torch.rand(4 * 36, 2)).sum().backward()
     assert strides == [(144, 1, 24, 4)] * 3
+
+
+def test_the_result_of_a_block_may_be_written_into():
+    config = Config(steps=3)
+    block = DeepBlock(config, 4, cuts_of(config)[0], torch.Generator().manual_seed(0))
+    path = block.draw(1, torch.Generator().manual_seed(0))
+    out = block(torch.rand(2, 4, 6, 6), path)
+    kl = path.kl
+    kl += 1
+    (out.relu_().sum() + kl.sum()).backward()
+    assert block.process.w0.grad.abs().sum() > 0

@@ -22,6 +22,7 @@ from sdeweights import (
     flow,
     indices,
 )
+from sdeweights.functional import Functional
 from sdeweights.hidden import SCHEMES
 from sdeweights.testing import drift_for, observed_order, seeded
 
@@ -415,18 +416,23 @@ def test_joint_system_of_hidden_state_and_weights_gives_the_same_bits():
 
 
 @pytest.mark.parametrize("gradient", ["backprop", "checkpoint"])
-def test_a_module_that_takes_its_weights_in_parts_has_the_gradients_of_one_that_does_not(gradient):
+def test_a_module_that_takes_its_weights_in_parts_has_the_gradients_of_one_that_does_not(gradient, monkeypatch):
+    taken, parts = [], Functional.parts
+    monkeypatch.setattr(Functional, "parts", lambda self, w: taken.append(len(w)) or parts(self, w))
     w0, f_h = flatten(nn.Sequential(nn.Linear(2, 3), nn.Tanh(), nn.Linear(3, 2)).double())
-    process = WeightProcess(w0, drift_for(Cut.full(), len(w0)), OrnsteinUhlenbeck(), Cut.vertical(0.2, 0.8, "fixed"))
+    process = WeightProcess(w0, drift_for(Cut.full(), len(w0)), OrnsteinUhlenbeck(), Cut.vertical(0.2, 0.8, "learned"))
     path = process.sample(6, samples=2, generator=seeded())
     results = []
     for f in (f_h, lambda t, h, w: f_h(t, h, w)):  # a function is given whole rows
         h1 = flow(f, H0, path, gradient=gradient)
-        results.append((h1, *torch.autograd.grad(h1.square().sum(), path.w, retain_graph=True)))
-    (h_parts, g_parts), (h_rows, g_rows) = results
+        to = (path.w, process.w_t2)
+        results.append((h1, *torch.autograd.grad(h1.square().sum(), to, retain_graph=True)))
+    (h_parts, *g_parts), (h_rows, *g_rows) = results
+    assert taken == [2 * 7]
     assert torch.equal(h_parts, h_rows)
-    torch.testing.assert_close(g_parts, g_rows, rtol=0, atol=1e-14)
-    assert g_parts.abs().sum() > 0
+    for mine, theirs in zip(g_parts, g_rows, strict=True):
+        torch.testing.assert_close(mine, theirs, rtol=0, atol=1e-14)
+        assert mine.abs().sum() > 0
 
 
 def test_rows_of_weights_in_parts_are_the_rows():

@@ -31,7 +31,7 @@ def save_weights(tensors: Mapping[str, Tensor], path: Path) -> None:
 
 
 def load_weights(path: Path) -> dict[str, Tensor]:
-    """Read them again; a `BadInput` for those of another format, which would fit and mean something else."""
+    """Read them again; a `BadInput` for those of another format, which might fit and mean something else."""
     with safe_open(path, framework="pt") as file:
         found = (file.metadata() or {}).get(_MARK, "1")
     if found != str(FORMAT):

@@ -90,7 +90,7 @@ def time_map(t: Tensor, time_weight: Tensor, bias: Tensor, taps: Taps) -> Tensor
         bias: (out,).
         taps: which taps each pixel sees.
     """
-    rows = torch.addmm(bias, taps.seen, (t * time_weight.view(len(bias), -1)).t())
+    rows = torch.addmm(bias, taps.seen, (t * time_weight.reshape(len(bias), -1)).t())
     return rows.view(*taps.size, len(bias)).permute(2, 0, 1)
 
 

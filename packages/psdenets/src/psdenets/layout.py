@@ -14,7 +14,7 @@ def channels_last(h: Tensor) -> Tensor:
 
 
 def gradient_channels_last(h: Tensor) -> Tensor:
-    """(..., N, C, H, W) as it is; its gradient is laid out channels last on a CPU.
+    """A copy of (..., N, C, H, W); its gradient is laid out channels last on a CPU.
 
     A head flattens images channels first. Its gradient would go through a block that way, step by step, and be laid
     out anew at each.
@@ -31,7 +31,7 @@ class _Back(torch.autograd.Function):
 
     @staticmethod
     def forward(h: Tensor) -> Tensor:
-        return h.view_as(h)
+        return h.clone()  # a view that is made here could not be written into
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Tensor], output: Tensor) -> None:

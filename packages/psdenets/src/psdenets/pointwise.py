@@ -9,7 +9,6 @@ Written with fewer passes over memory than PyTorch's own operations, in the back
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import lru_cache
 from typing import Any, final
 
 import torch
@@ -111,13 +110,7 @@ def over_images(g: Tensor) -> Tensor:
     """The sum of (N, C, H, W) over N, channels last in memory."""
     n, c, height, width = g.shape
     rows = g.permute(0, 2, 3, 1).reshape(n, height * width * c)  # a view where channels are last
-    return (_ones(n, g.dtype, g.device) @ rows).view(height, width, c).permute(2, 0, 1)
-
-
-@lru_cache(maxsize=64)
-def _ones(n: int, dtype: torch.dtype, device: torch.device) -> Tensor:
-    with torch.inference_mode(False):  # what is kept must serve training too, whoever asks first
-        return torch.ones(1, n, dtype=dtype, device=device)
+    return (g.new_ones(1, n) @ rows).view(height, width, c).permute(2, 0, 1)
 
 
 def _in_memory_order(x: Tensor) -> Tensor:

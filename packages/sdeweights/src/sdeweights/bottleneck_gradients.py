@@ -44,8 +44,7 @@ def _batched(x: Tensor | None) -> bool:
 class _Sums:
     """Gradients of the last layer, which are sums over steps and samples: each of its vectors is a row, (B, rows, d).
 
-    ``G``, and ``GL`` = G gate, and ``Q`` = G (1 - gate) (n - s t) of one step after the other are added up while they
-    are in the cache.
+    G, G gate and (G - G gate) (n - s t) of one step after the other are added up while they are in the cache.
     """
 
     def __init__(self, like: Tensor, hidden: int) -> None:
@@ -77,10 +76,10 @@ def _back(
     """Gradients of w and of all layers, in their order: through the steps from the last to the first."""
     to_states, to_kl = upstream
     *hidden, last = layers_of([x.detach() for x in tensors[1:]])
-    into, out_of = hidden[0].weight, rows_of(last.weight).transpose(1, 2)
+    first, out_of = hidden[0].weight, rows_of(last.weight).transpose(1, 2)
     layers = _HiddenAgain(hidden, torch.stack(met.products), clock, equation.activation)
     force = None if to_kl is None or equation.sigma is None else (to_kl / equation.sigma**2)[..., None]
-    carried = torch.zeros(tensors[0].shape, dtype=into.dtype, device=into.device)
+    carried = torch.zeros(tensors[0].shape, dtype=first.dtype, device=first.device)
     sums, G, GL, shifted = _Sums(carried, last.weight.shape[-1]), *(torch.empty_like(carried) for _ in range(3))
     to_x, to_p = [], []
     for k, (t, dt) in reversed(list(enumerate(zip(*clock, strict=True)))):
@@ -91,7 +90,7 @@ def _back(
         torch.mul(G, met.gates[k], out=GL)
         to_x.append(torch.bmm(GL, out_of) * dt)
         to_p.append((to_x[-1].unsqueeze(-2) @ layers.jacobian[k]).squeeze(-2))
-        carried.baddbmm_(to_p[-1], into, beta=1 - equation.theta * dt)
+        carried.baddbmm_(to_p[-1], first, beta=1 - equation.theta * dt)
         torch.add(net, last.time_slope, alpha=-t, out=shifted)
         sums.add(t, dt, met.hidden[k], G, GL, shifted)
     if to_states is not None:

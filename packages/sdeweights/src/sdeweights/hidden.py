@@ -17,7 +17,10 @@ State = tuple[Tensor, ...]
 
 
 class Leg(NamedTuple):
-    """One step from t0 to t1 = t0 + dt with the weights at both ends."""
+    """One step from t0 to t1 = t0 + dt with the weights at both ends.
+
+    For a scheme that looks at w0 alone they may be what `Functional.parts` made of them.
+    """
 
     t0: Tensor
     t1: Tensor

@@ -211,8 +211,8 @@ def _side_by_side(
     states, total = bottleneck_steps.take(drifts, w if dB is None else w.expand(-1, dB.shape[1], -1), phase.times, dB)
     for group in groups:
         group.drift.calls += phase.steps
-    totals = [None] * len(groups) if total is None else total.unbind()
-    return [_Move([w], kl) for w, kl in zip(bottleneck_walk.each(states), totals, strict=True)]
+    each = enumerate(bottleneck_walk.each(states))
+    return [_Move([w], None if total is None else total[b]) for b, w in each]
 
 
 def _move(group: Group, start: Tensor, phase: Phase, plan: Plan, noise: Increments | None) -> _Move:

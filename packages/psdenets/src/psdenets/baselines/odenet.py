@@ -14,6 +14,7 @@ from torchdiffeq import odeint
 
 from psdenets.blocks import hidden_drift
 from psdenets.config import ADAPTIVE
+from psdenets.layout import channels_last, gradient_channels_last
 from psdenets.models import Classifier, Hidden, block_shapes, first_of_scales, lifted
 from psdenets.seeds import generator
 from psdenets.squeeze import space_to_depth
@@ -44,7 +45,7 @@ class ODENet(nn.Module):
         for b, f_h in enumerate(self.blocks):
             if b in self.squeezed_before:
                 h = space_to_depth(h)
-            h = solved(f_h, h.contiguous(memory_format=torch.channels_last), self.config)
+            h = gradient_channels_last(solved(f_h, channels_last(h), self.config))
         return h.flatten(1)
 
     def forward(self, x: Tensor) -> Tensor:
