@@ -17,6 +17,7 @@ from typing import Any
 HERE = Path(__file__).parent
 TITLES = {
     "step": "A training step",
+    "noise": "What noise costs",
     "profile": "Where the time goes",
     "predict": "Predictions",
     "memory": "Memory",

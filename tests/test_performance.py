@@ -6,6 +6,7 @@ import copy
 import importlib.util
 import json
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -80,6 +81,22 @@ def test_contenders_take_turns_and_the_order_turns_round():
     assert "".join(calls) == "cabaabaccaba"  # the first round is not counted
     assert [[name for name, _ in round_] for round_ in found] == [list("abac"), list("caba")]
     assert len(timing.interleaved(runs, rounds=4)) == 4
+
+
+def test_the_time_of_other_processes_is_seen(monkeypatch):
+    """A clock of CPU time would count none of it, on one thread."""
+    torch = pytest.importorskip("torch")
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 1)
+    monkeypatch.syspath_prepend(str(BENCHMARKS))
+    try:
+        start = load(BENCHMARKS / "start.py")
+        monkeypatch.setattr(start, "run", lambda words: time.sleep(0.05))
+        seconds = [row.figure for row in start.measure(quick=True) if row.what.endswith("median")]
+        assert len(seconds) == 3
+        assert min(seconds) >= 0.05
+    finally:
+        for name in ("rows", "timing"):
+            sys.modules.pop(name, None)
 
 
 def test_the_slope_is_the_exponent(monkeypatch):

@@ -1,6 +1,6 @@
 """Speed and memory of psdenets beside bare convolutions and other libraries: one JSON file and one table.
 
-    python bench.py [--parts step predict memory scaling start profile] [--threads 1] [--json FILE] [--quick]
+    python bench.py [--parts step noise predict memory scaling start profile] [--threads 1] [--json FILE] [--quick]
 
 Contenders take turns in one process and medians are compared, as clocks and neighbours change. Memory that is freed is
 kept for all of them (see psdenets.allocator); `--give-memory-back` measures what happens otherwise.
@@ -14,6 +14,7 @@ import platform
 from pathlib import Path
 
 import memory
+import noise
 import predict
 import profile_step
 import scaling
@@ -25,6 +26,7 @@ from psdenets.allocator import keep_freed_memory
 
 PARTS = {
     "step": step,
+    "noise": noise,
     "predict": predict,
     "memory": memory,
     "scaling": scaling,

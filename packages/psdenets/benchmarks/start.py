@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from functools import partial
 
@@ -18,7 +19,8 @@ def measure(*, quick: bool) -> Iterator[Row]:
         "import psdenets": ["-c", "import torch, psdenets"],
         "psdenets.train --help": ["-m", "psdenets.train", "--help"],
     }
-    times = interleaved({name: partial(run, words) for name, words in commands.items()}, 1 if quick else 7)
+    runs = {name: partial(run, words) for name, words in commands.items()}
+    times = interleaved(runs, 1 if quick else 7, clock=time.perf_counter)
     for name in commands:
         yield Row("start", "new processes", f"{name}: median", median(times, name), "s")
     for name, most in (("import psdenets", 0.7), ("psdenets.train --help", 1.0)):

@@ -30,7 +30,7 @@ def measure(*, quick: bool) -> Iterator[Row]:
         for name in SHAPES:
             whole, large = name in TORCHSDE_OVER_OURS, batch > 32
             cuts = (CUTS[:4] if large else CUTS) if whole else CUTS[:1]
-            rows = one_shape(name, batch, 1 if quick else 3 if large else 5, cuts, others=whole and not large)
+            rows = one_shape(name, batch, 1 if quick else 2 if large else 5, cuts, others=whole and not large)
             for row in rows:
                 stages += [row] if name.startswith("cifar10") else []
                 yield row.unasked() if quick else row
@@ -93,9 +93,6 @@ def one_shape(name: str, batch: int, rounds: int, cuts: tuple[str, ...], *, othe
     if others:
         yield row("torchsde, its adjoint / ours", "torchsde adjoint", "ours, sde-bnn", least=2.2)
         yield row("torchdiffeq / ours without noise", "torchdiffeq", "ours, none")
-    if "horizontal" in cuts:
-        yield row("fully stochastic / without noise", "ours, sde-bnn", "ours, none", most=1.05)
-        yield row("horizontal cut / fully stochastic", "ours, horizontal", "ours, sde-bnn", most=1.03)
 
 
 def steps_of(name: str) -> int:

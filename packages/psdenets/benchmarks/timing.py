@@ -22,13 +22,17 @@ def clock_for(threads: int) -> Clock:
 
 
 def interleaved(
-    contenders: Mapping[str, Callable[[], object]], rounds: int, order: Sequence[str] | None = None
+    contenders: Mapping[str, Callable[[], object]],
+    rounds: int,
+    order: Sequence[str] | None = None,
+    clock: Clock | None = None,
 ) -> list[Round]:
     """Seconds of all contenders in each round, after one round that is not counted.
 
     In every round they run in the given order, in which a name may stand several times, every second time from its end.
+    The clock is that for the number of threads unless it is given: what runs in other processes needs wall time.
     """
-    clock = clock_for(torch.get_num_threads())
+    clock = clock_for(torch.get_num_threads()) if clock is None else clock
     turns = list(contenders) if order is None else list(order)
     times: list[Round] = []
     for round_ in range(rounds + 1):
