@@ -9,6 +9,7 @@ from safetensors.torch import load_file, save_file
 
 from bnneval import accuracy, ece, mean_probs, nll
 from psdenets import Config, load
+from psdenets.checkpoint import FORMAT
 from psdenets.data import load_splits
 from psdenets.display import Lines, Live, duration, pace
 from psdenets.errors import BadInput
@@ -35,10 +36,9 @@ def test_a_run_directory_holds_what_the_contract_says(small_run):
 def test_weights_of_another_format_are_refused_though_they_would_fit(small_run, tmp_path):
     for name in ("config.json", "data.json"):
         (tmp_path / name).write_bytes((small_run / name).read_bytes())
-    save_file(
-        load_file(small_run / "model.safetensors"), tmp_path / "model.safetensors"
-    )  # as before formats had numbers
-    with pytest.raises(BadInput, match="expected weights of format 2 in .*, got format 1"):
+    weights = load_file(small_run / "model.safetensors")
+    save_file(weights, tmp_path / "model.safetensors")  # without a number, as the first format was
+    with pytest.raises(BadInput, match=f"expected weights of format {FORMAT} in .*, got format 1"):
         load(tmp_path)
 
 
