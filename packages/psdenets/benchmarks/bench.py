@@ -3,7 +3,7 @@
     python bench.py [--parts step noise predict memory scaling start profile] [--threads 1] [--json FILE] [--quick]
 
 Contenders take turns in one process and medians are compared, as clocks and neighbours change. Memory that is freed is
-kept for all of them (see psdenets.allocator); `--give-memory-back` measures what happens otherwise.
+kept for all of them (see psdenets.training.allocator); `--give-memory-back` measures what happens otherwise.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ import start
 import step
 import torch
 
-from psdenets.allocator import keep_freed_memory
+from psdenets.training.allocator import keep_freed_memory
 
 PARTS = {
     "step": step,

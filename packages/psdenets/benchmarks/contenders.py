@@ -18,8 +18,8 @@ from torch.nn import functional as F
 from torchdiffeq import odeint
 
 from psdenets import preset
-from psdenets.cuts import cuts_of
-from psdenets.models import DeepBlock
+from psdenets.models.psde import DeepBlock
+from psdenets.models.windows import cuts_of
 
 
 class Shape(NamedTuple):
@@ -60,7 +60,7 @@ def ours(deep: DeepBlock, h0: Tensor) -> None:
 
 
 def ours_in_pieces(deep: DeepBlock, h0: Tensor, size: int) -> None:
-    """The same gradient with the states of ``size`` images at a time, as `psdenets.pieces` has it."""
+    """The same gradient with the states of ``size`` images at a time, as `psdenets.training.micro_batches` has it."""
     path = deep.draw(1, torch.Generator().manual_seed(1))
     w = path.w.detach().requires_grad_()
     for piece in torch.split(h0, size):

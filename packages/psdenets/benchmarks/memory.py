@@ -113,7 +113,7 @@ def in_this_process(who: str, shape_name: str, batch: int, steps: int, gradient:
     from contenders import SHAPES, Joint, block, images, ours, ours_in_pieces, torchsde_way
 
     from psdenets import ImageSpec, preset
-    from psdenets.pieces import kept_by_an_image, size_for
+    from psdenets.training.micro_batches import kept_by_an_image, size_for
 
     shape = SHAPES[shape_name]
     changes = {"gradient": gradient, "hidden_method": method, **({"steps": steps} if steps else {})}

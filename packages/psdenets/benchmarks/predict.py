@@ -12,7 +12,7 @@ from rows import Row
 from timing import fastest, interleaved, median, ratio
 
 from psdenets import build, preset
-from psdenets.interface import ImageClassifier
+from psdenets.models.base import ImageClassifier
 from sdeweights import flow
 
 ONE_BLOCK = "mnist-ode-first"

@@ -13,7 +13,7 @@ from rows import Row
 from timing import interleaved, median
 
 from psdenets import build, preset
-from psdenets.models import DeepBlock
+from psdenets.models.psde import DeepBlock
 
 SHAPE = SHAPES["mnist"]
 Run = Callable[[], object]

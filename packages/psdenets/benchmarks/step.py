@@ -11,7 +11,7 @@ from rows import Row
 from timing import fastest, interleaved, median, ratio
 
 from psdenets import build, preset
-from psdenets.models import DeepBlock, draw_together
+from psdenets.models.psde import DeepBlock, draw_together
 
 CUTS = ("sde-bnn", "none", "ode-first", "horizontal", "both", "sde-first", "fix-w2")  # the first four at large batches
 # Who is compared stands side by side: the floor beside every cut, others beside the fully stochastic network.

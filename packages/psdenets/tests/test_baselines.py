@@ -119,8 +119,8 @@ def test_a_resnet_resumes_with_its_running_averages(tmp_path, brief_descent, run
     """Stopped by time after the first step, taken up without the limit."""
     path = tmp_path / "run"
     flags = ["--model", "resnet32", "--out", str(path), "--checkpoint-seconds", "0", *brief_descent]
-    from psdenets import session
-    from psdenets.trainer import Trainer
+    from psdenets.training import session
+    from psdenets.training.loop import Trainer
 
     class Killed(BaseException):
         pass

@@ -3,8 +3,8 @@ from __future__ import annotations
 import pytest
 import torch
 
-from psdenets.blocks import ACTIVATIONS, hidden_drift
-from psdenets.squeeze import depth_to_space, space_to_depth
+from psdenets.nn.hidden_drifts import ACTIVATIONS, hidden_drift
+from psdenets.nn.space_to_depth import depth_to_space, space_to_depth
 from sdeweights import flatten
 
 

@@ -8,7 +8,9 @@ import numpy as np
 import pytest
 import torch
 
-from psdenets import BadInput, Config, build, compiled, pointwise
+from psdenets import BadInput, Config, build
+from psdenets.nn.fast import add_map as pointwise
+from psdenets.nn.fast import compiled
 from psdenets.train import main
 
 t64 = {"dtype": torch.float64}

@@ -17,7 +17,7 @@ from psdenets.data.idx import read_idx
 from psdenets.data.images import as_images, to_unit
 from psdenets.data.npz import read_npz
 from psdenets.data.pictures import read_picture
-from psdenets.spec import SPECS
+from psdenets.data.spec import SPECS
 
 
 def idx_bytes(array):

@@ -13,8 +13,10 @@ from torch.distributions import Categorical, Normal
 from torch.nn import functional as F
 
 from psdenets import BadInput, Config
-from psdenets.baselines.chains import estimate, run_chains
-from psdenets.baselines.diagnostics import (
+from psdenets.data import load_splits
+from psdenets.data.images import to_unit
+from psdenets.data.spec import SPECS
+from psdenets.models.hmc.diagnostics import (
     Cost,
     cost_of,
     duration,
@@ -25,13 +27,11 @@ from psdenets.baselines.diagnostics import (
     seconds_per_gradient,
     split_rhat,
 )
-from psdenets.baselines.hamiltonian import sample_chain
-from psdenets.baselines.hmc import HMC, Layers, Perceptron, log_posterior
-from psdenets.data import load_splits
-from psdenets.data.images import to_unit
-from psdenets.predictions import predict
+from psdenets.models.hmc.hamiltonian import sample_chain
+from psdenets.models.hmc.model import HMC, Layers, Perceptron, log_posterior
+from psdenets.runs.predictions import predict
 from psdenets.seeds import generator, seed_of
-from psdenets.spec import SPECS
+from psdenets.training.hmc_chains import estimate, run_chains
 
 FEW = {"model": "hmc", "cut": "none", "width": 3, "prior_std": 2.0, "chains": 2, "warmup": 3, "draws": 4, "leapfrog": 2}
 MOMENTS = {"warmup": 200, "draws": 800}
@@ -477,7 +477,7 @@ def test_missing_pyro_is_one_line_with_the_command_that_mends_it(monkeypatch):
 
 
 def test_pyro_is_not_imported_before_it_is_needed():
-    code = "import sys, psdenets.baselines.hmc; sys.exit('pyro' in sys.modules)"
+    code = "import sys, psdenets.models.hmc.model; sys.exit('pyro' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 

@@ -10,12 +10,12 @@ import pytest
 import torch
 
 from psdenets import Config
-from psdenets.baselines.laplace import LastLayerLaplace, fitted
-from psdenets.building import resnet_of
 from psdenets.data import load_splits
 from psdenets.data.images import to_unit
+from psdenets.data.spec import SPECS
 from psdenets.data.torchvision_import import import_torchvision
-from psdenets.spec import SPECS
+from psdenets.models.laplace import LastLayerLaplace, fitted
+from psdenets.models.registry import resnet_of
 from psdenets.systems import values_of_model
 from psdenets.train import main
 

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch.nn import functional as F
 
-from psdenets.layers import TimedConv, TimedConvTranspose, laid_out, timed_conv
+from psdenets.nn.timed_conv import TimedConv, TimedConvTranspose, laid_out, timed_conv
 
 t64 = {"dtype": torch.float64}
 

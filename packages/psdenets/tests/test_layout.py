@@ -6,10 +6,10 @@ import pytest
 import torch
 
 from psdenets import Config
-from psdenets.blocks import hidden_drift
-from psdenets.cuts import cuts_of
-from psdenets.layout import channels_last, gradient_channels_last
-from psdenets.models import DeepBlock
+from psdenets.models.psde import DeepBlock
+from psdenets.models.windows import cuts_of
+from psdenets.nn.fast.layout import channels_last, gradient_channels_last
+from psdenets.nn.hidden_drifts import hidden_drift
 
 
 @pytest.mark.parametrize("shape", [(2, 3, 4, 5), (2, 2, 3, 4, 5)])
@@ -56,7 +56,7 @@ def test_no_step_of_a_block_meets_a_gradient_laid_out_channels_first(monkeypatch
         net.register_forward_hook(lambda module, inputs, out: Watched.apply(out))
         return net
 
-    monkeypatch.setattr("psdenets.models.hidden_drift", watched)
+    monkeypatch.setattr("psdenets.models.psde.hidden_drift", watched)
     config = Config(steps=3)
     block = DeepBlock(config, 4, cuts_of(config)[0], torch.Generator().manual_seed(0))
     out = block(torch.rand(2, 4, 6, 6), block.draw(1, torch.Generator().manual_seed(0)))

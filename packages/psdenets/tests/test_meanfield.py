@@ -12,13 +12,13 @@ from torch import nn
 from torch.distributions import Normal, kl_divergence
 
 from psdenets import Config
-from psdenets.baselines.meanfield import MeanField, is_of_the_head, is_weight_or_bias_of_a_layer
-from psdenets.baselines.resnet import ResNet
-from psdenets.building import build, trainable_of
-from psdenets.gaussian import gaussian_kl
-from psdenets.objective import objective
-from psdenets.spec import SPECS, ImageSpec
+from psdenets.data.spec import SPECS, ImageSpec
+from psdenets.models.meanfield import MeanField, is_of_the_head, is_weight_or_bias_of_a_layer
+from psdenets.models.nets.resnet import ResNet
+from psdenets.models.registry import build, trainable_of
+from psdenets.nn.gaussian import gaussian_kl
 from psdenets.systems import values_of_model
+from psdenets.training.objective import objective
 
 DIGITS = SPECS["digits"]
 TINY = ImageSpec(1, 4, 4, ("a", "b", "c"), (0.5,), (0.25,))

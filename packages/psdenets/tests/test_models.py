@@ -7,9 +7,10 @@ import torch
 from torch.nn import functional as F
 
 from psdenets import BadInput, Config, ImageSpec, build
-from psdenets.cuts import cuts_of
-from psdenets.heads import MeanFieldHead
-from psdenets.models import Classifier, block_shapes
+from psdenets.models.psde import Classifier
+from psdenets.models.windows import cuts_of
+from psdenets.nn.heads import MeanFieldHead
+from psdenets.nn.scales import block_shapes
 
 SMALL = {"width": 4, "steps": 8, "drift": "1-4-1"}
 CUTS = {
@@ -302,7 +303,7 @@ def test_samples_in_groups_predict_what_all_at_once_predict(cut, method, monkeyp
     calls = []
     real = Classifier.shared
     monkeypatch.setattr(Classifier, "shared", lambda self, x, w: calls.append(1) or real(self, x, w))
-    monkeypatch.setattr("psdenets.models._GROUP_NUMBERS", 1)
+    monkeypatch.setattr("psdenets.models.psde._GROUP_NUMBERS", 1)
     found = model.predict_proba(x, 4, at(3), return_samples=True, batch_size=2)
     # drifts of one sample and of four are summed in another order
     torch.testing.assert_close(found, expected, rtol=0, atol=1e-12)

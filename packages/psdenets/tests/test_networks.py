@@ -7,11 +7,11 @@ import torch
 from torch import nn
 
 from psdenets import BadInput, Config, ImageSpec
-from psdenets.baselines.convnet import ConvNet
-from psdenets.baselines.odenet import ODENet
-from psdenets.baselines.resnet import ResNet
-from psdenets.building import build, network_of
-from psdenets.spec import SPECS
+from psdenets.data.spec import SPECS
+from psdenets.models.nets.convnet import ConvNet
+from psdenets.models.nets.odenet import ODENet
+from psdenets.models.nets.resnet import ResNet
+from psdenets.models.registry import build, network_of
 from psdenets.systems import values_of_model
 
 DIGITS = SPECS["digits"]

@@ -8,8 +8,8 @@ import pytest
 import torch
 
 from psdenets import Config, build
-from psdenets.objective import kappa_at, objective
-from psdenets.schedules import rate
+from psdenets.training.objective import kappa_at, objective
+from psdenets.training.schedules import rate
 
 
 def test_loss_by_hand():

@@ -10,12 +10,12 @@ import pytest
 import torch
 
 from psdenets import BadInput, Config, build, preset
-from psdenets.allocator import keep_freed_memory
 from psdenets.data import load_splits
-from psdenets.objective import objective, with_kl
-from psdenets.pieces import in_pieces, kept_by_an_image, size_for
-from psdenets.spec import SPECS
-from psdenets.trainer import Diverged, Trainer
+from psdenets.data.spec import SPECS
+from psdenets.training.allocator import keep_freed_memory
+from psdenets.training.loop import Diverged, Trainer
+from psdenets.training.micro_batches import in_pieces, kept_by_an_image, size_for
+from psdenets.training.objective import objective, with_kl
 
 CUTS = {
     "none": {"cut": "none"},
@@ -124,7 +124,7 @@ def test_a_piece_of_nothing_is_refused():
 def test_freed_memory_is_kept_and_not_taken_from_the_system_again():
     script = """
 import resource, sys, torch
-from psdenets.allocator import keep_freed_memory
+from psdenets.training.allocator import keep_freed_memory
 if sys.argv[1] == "keep":
     assert keep_freed_memory()
 torch.set_num_threads(1)

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from psdenets import pointwise
+from psdenets.nn.fast import add_map as pointwise
 
 t64 = {"dtype": torch.float64}
 PLAIN = {"softplus": F.softplus, "tanh": torch.tanh, "elu": F.elu, "swish": F.silu, "plus": lambda z: z,

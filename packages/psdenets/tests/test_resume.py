@@ -15,9 +15,10 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from psdenets.checkpoint import FORMAT, Checkpoints, Snapshot
 from psdenets.errors import BadInput
+from psdenets.runs.weights import FORMAT
 from psdenets.train import main
+from psdenets.training.checkpoint import Checkpoints, Snapshot
 
 # Everything that has a state: averaged weights, a random head, two samples, augmentation, warm-up, the best weights.
 STATEFUL = ["--cut", "full", "--ema", "0.9", "--head", "meanfield", "--augment", "jitter", "--samples", "2",
@@ -26,14 +27,15 @@ STATEFUL = ["--cut", "full", "--ema", "0.9", "--head", "meanfield", "--augment",
 # The process kills itself at the n-th time it waits for the disk: before, inside and after the writing of a checkpoint.
 SUICIDE = """
 import os, signal, sys
-from psdenets import checkpoint, rundir
-real, left = rundir.flush, [int(sys.argv[1])]
+from psdenets.training import checkpoint
+from psdenets.runs import files
+real, left = files.flush, [int(sys.argv[1])]
 def flush(path):
     left[0] -= 1
     if left[0] == 0:
         os.kill(os.getpid(), signal.SIGKILL)
     real(path)
-checkpoint.flush = rundir.flush = flush
+checkpoint.flush = files.flush = flush
 from psdenets.train import main
 sys.exit(main(sys.argv[2:]))
 """

@@ -7,8 +7,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from psdenets import thin
-from psdenets.layers import laid_out
+from psdenets.nn.fast import thin_conv as thin
+from psdenets.nn.timed_conv import laid_out
 
 THIN = [(1, 8), (3, 5), (8, 1), (6, 2)]  # channels in and out
 

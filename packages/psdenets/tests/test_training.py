@@ -9,14 +9,14 @@ from safetensors.torch import load_file, save_file
 
 from bnneval import accuracy, ece, mean_probs, nll
 from psdenets import Config, load
-from psdenets.checkpoint import FORMAT
 from psdenets.data import load_splits
-from psdenets.display import Lines, Live, duration, pace
 from psdenets.errors import BadInput
-from psdenets.predictions import predict
+from psdenets.runs.predictions import predict
+from psdenets.runs.weights import FORMAT
 from psdenets.seeds import generator, seed_of
 from psdenets.train import main
-from psdenets.trainer import Trainer
+from psdenets.training.display import Lines, Live, duration, pace
+from psdenets.training.loop import Trainer
 
 
 def records(path):

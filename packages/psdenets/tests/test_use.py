@@ -110,7 +110,7 @@ def test_corruptions_of_a_colour_model(tmp_path):
     """The model is never trained; the numbers only have to be there and the clean ones in their place."""
     from psdenets.data.images import Images
     from psdenets.evaluate import _corruptions
-    from psdenets.rundir import RunDir
+    from psdenets.runs.directory import RunDir
 
     model = build(Config(dataset="cifar10", width=2, steps=3, drift="1-2-1"))
     g = torch.Generator().manual_seed(0)

@@ -14,23 +14,24 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from psdenets.building import build, load
     from psdenets.config import Config
+    from psdenets.data.spec import ImageSpec
     from psdenets.errors import BadInput
-    from psdenets.interface import ImageClassifier
-    from psdenets.models import Classifier
+    from psdenets.models.base import ImageClassifier
+    from psdenets.models.psde import Classifier
+    from psdenets.models.registry import build
     from psdenets.presets import PRESETS, preset
-    from psdenets.spec import ImageSpec
+    from psdenets.runs.loading import load
 
 _HOMES = {
     "BadInput": "errors",
-    "Classifier": "models",
+    "Classifier": "models.psde",
     "Config": "config",
-    "ImageClassifier": "interface",
-    "ImageSpec": "spec",
+    "ImageClassifier": "models.base",
+    "ImageSpec": "data.spec",
     "PRESETS": "presets",
-    "build": "building",
-    "load": "building",
+    "build": "models.registry",
+    "load": "runs.loading",
     "preset": "presets",
 }
 __all__ = ["PRESETS", "BadInput", "Classifier", "Config", "ImageClassifier", "ImageSpec", "build", "load", "preset"]

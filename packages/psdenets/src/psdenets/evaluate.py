@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     import numpy as np
 
     from psdenets.data import Images
-    from psdenets.interface import ImageClassifier
-    from psdenets.rundir import RunDir
+    from psdenets.models.base import ImageClassifier
+    from psdenets.runs.directory import RunDir
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -58,12 +58,13 @@ def evaluate(args: argparse.Namespace) -> str:
     from pathlib import Path
 
     from bnneval import report, table
-    from psdenets.building import load
     from psdenets.data import load_splits, load_test_images
     from psdenets.data.sets import VARIABLE
-    from psdenets.predictions import predict
-    from psdenets.results import save_predictions
-    from psdenets.rundir import RunDir, versions, write_json
+    from psdenets.runs.directory import RunDir, versions
+    from psdenets.runs.files import write_json
+    from psdenets.runs.loading import load
+    from psdenets.runs.predictions import predict
+    from psdenets.runs.results import save_predictions
     from psdenets.seeds import generator
 
     model = load(args.run_dir)
@@ -119,7 +120,7 @@ def _corruptions(
     from bnneval import plots as bnn_plots
     from psdenets.data.images import to_unit
     from psdenets.data.sets import alike
-    from psdenets.plots import save
+    from psdenets.runs.plots import save
     from psdenets.seeds import generator
 
     def probabilities(pictures: np.ndarray) -> np.ndarray:
@@ -144,7 +145,7 @@ def _corruptions(
 def _plots(out: RunDir, inside: np.ndarray, labels: np.ndarray, outside: np.ndarray | None, name: str | None) -> None:
     from bnneval import ece, mean_probs, predictive_entropy, reliability, roc
     from bnneval import plots as bnn_plots
-    from psdenets.plots import save
+    from psdenets.runs.plots import save
 
     mean = mean_probs(inside)
     entropies = {"test": predictive_entropy(mean)}

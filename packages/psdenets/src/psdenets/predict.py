@@ -47,8 +47,8 @@ def classify(run_dir: str, files: list[Path], samples: int, seed: int) -> list[d
     import torch
 
     from bnneval import entropy_split, mean_probs
-    from psdenets.building import load
     from psdenets.data.pictures import read_picture
+    from psdenets.runs.loading import load
     from psdenets.seeds import generator
 
     model = load(run_dir)

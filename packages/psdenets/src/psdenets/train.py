@@ -13,7 +13,7 @@ from psdenets.presets import PRESETS, preset
 from psdenets.systems import looks_at
 
 if TYPE_CHECKING:
-    from psdenets.rundir import RunDir
+    from psdenets.runs.directory import RunDir
 
 # What may differ when a run is taken up again: where and how long it runs, not what it computes.
 _MAY_CHANGE = frozenset({"out", "device", "threads", "max_seconds", "checkpoint_seconds", "data_root", "download"})
@@ -39,13 +39,13 @@ def _main(argv: Sequence[str]) -> int:
     if run.finished:
         sys.stdout.write(f"{run.path} holds a finished run: nothing to do\n")
         return 0
-    from psdenets.session import train
+    from psdenets.training.session import train
 
     return train(config, run)
 
 
 def _fresh(given: dict[str, Any], argv: Sequence[str]) -> tuple[Config, RunDir]:
-    from psdenets.rundir import RunDir
+    from psdenets.runs.directory import RunDir
 
     config = cli.configure(given, argv)
     run = RunDir.choose(config)
@@ -58,8 +58,8 @@ def _resumed(given: dict[str, Any], argv: Sequence[str]) -> tuple[Config, RunDir
     """The run in --out with its own config; a flag that would change what it computes is refused."""
     from pathlib import Path
 
-    from psdenets.building import read_config
-    from psdenets.rundir import RunDir
+    from psdenets.runs.directory import RunDir
+    from psdenets.runs.loading import read_config
 
     if given.get("out") is None:
         raise BadInput("expected --out RUN_DIR with --resume, got none")

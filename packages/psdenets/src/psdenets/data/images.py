@@ -8,8 +8,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from psdenets.data.spec import ImageSpec
 from psdenets.errors import BadInput
-from psdenets.spec import ImageSpec
 
 
 class Images(NamedTuple):

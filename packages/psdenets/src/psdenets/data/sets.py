@@ -17,9 +17,9 @@ from psdenets.data.idx import read_idx
 from psdenets.data.images import Images, Splits, as_images
 from psdenets.data.npz import read_npz
 from psdenets.data.pictures import pictures_in, read_folder, read_picture
+from psdenets.data.spec import SPECS, ImageSpec
 from psdenets.errors import BadInput
 from psdenets.seeds import generator
-from psdenets.spec import SPECS, ImageSpec
 
 VARIABLE = "PSDENETS_DATA"
 _TEST_SHARE = 0.2  # of data sets without a test set of their own

@@ -1,0 +1,55 @@
+"""Deep ensemble: M networks that differ by their seed; their probabilities are averaged."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, NamedTuple, cast, final
+
+import torch
+from torch import Tensor, nn
+
+from psdenets.models.base import ImageClassifier
+
+if TYPE_CHECKING:
+    from psdenets.config import Config
+    from psdenets.data.spec import ImageSpec
+
+_APART = 1000  # so that the ensembles of seeds 0 and 1 share no member
+
+
+class Members(NamedTuple):
+    """The first S members; kl is zero."""
+
+    kl: Tensor
+
+
+@final
+class Ensemble(ImageClassifier):
+    """Members as weight samples: there are as many as members, and no more however many are asked for."""
+
+    def __init__(self, config: Config, spec: ImageSpec, members: Sequence[ImageClassifier]) -> None:
+        super().__init__(config, spec)
+        self.members = nn.ModuleList(members)
+
+    def draw(self, samples: int = 1, generator: torch.Generator | None = None) -> Members:  # noqa: ARG002 - no noise
+        return Members(self.mean.new_zeros(min(samples, len(self.members))))
+
+    def logits(self, x: Tensor, weights: Members) -> Tensor:
+        members = [cast("ImageClassifier", member) for member in self.members]
+        return torch.cat([member.logits(x, member.draw(1)) for member in members[: len(weights.kl)]])
+
+    def census(self) -> dict[str, int]:
+        return {"weights": sum(p.numel() for p in self.members.parameters())}
+
+
+def member_config(config: Config, k: int, out: str) -> Config:
+    """The run of member k: a network of its own seed, with its share of the time."""
+    seconds = None if config.max_seconds is None else config.max_seconds / config.members
+    return config.replace(
+        model=config.member,
+        seed=config.seed * _APART + k,
+        out=out,
+        max_seconds=seconds,
+        max_seconds_of=None,
+        preset=None,
+    )

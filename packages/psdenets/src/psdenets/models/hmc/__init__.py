@@ -1,0 +1,1 @@
+"""HMC over a small network: model, sampler and diagnostics."""

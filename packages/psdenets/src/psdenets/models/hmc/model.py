@@ -1,0 +1,160 @@
+"""A small network whose weights are draws of the posterior itself, not of a family near it.
+
+    log p(w | D) = sum_n log softmax(y(x_n, w))[label_n] + log N(w; 0, prior_std^2 I) - log p(D)
+    y(x, w) = W2 tanh(W1 x / sqrt(p) + b1) / sqrt(H) + b2,     p pixels, H hidden units
+
+Every weight and bias has the prior N(0, prior_std^2), since the roots of the fan-in stand in the network: prior_std is
+a number near 1, and HMC meets one scale. A gradient is a pass over all images, hence small data sets only.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple, final
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from psdenets.errors import BadInput
+from psdenets.models.base import ImageClassifier
+from psdenets.models.hmc.diagnostics import Mixing, mixing
+from psdenets.models.hmc.hamiltonian import Chain, LogDensity
+
+if TYPE_CHECKING:
+    from psdenets.config import Config
+    from psdenets.data.spec import ImageSpec
+
+
+class Layers(NamedTuple):
+    """W1 (..., H, p), b1 (..., H), W2 (..., C, H), b2 (..., C)."""
+
+    W1: Tensor
+    b1: Tensor
+    W2: Tensor
+    b2: Tensor
+
+    def flat(self) -> Tensor:
+        """As one vector w (..., d)."""
+        return torch.cat([self.W1.flatten(-2), self.b1, self.W2.flatten(-2), self.b2], dim=-1)
+
+
+@final
+@dataclass(frozen=True)
+class Perceptron:
+    """y(x, w) = W2 tanh(W1 x / sqrt(p) + b1) / sqrt(H) + b2, a pure function of a flat w.
+
+    Example:
+        >>> Perceptron(inputs=64, hidden=10, classes=10).size
+        760
+    """
+
+    inputs: int
+    hidden: int
+    classes: int
+
+    @property
+    def size(self) -> int:
+        """d, how many weights and biases there are."""
+        return sum(map(math.prod, self._shapes))
+
+    def layers(self, w: Tensor) -> Layers:
+        """The inverse of `Layers.flat`, (..., d) -> layers."""
+        parts = torch.split(w, [math.prod(shape) for shape in self._shapes], dim=-1)
+        return Layers(*(p.reshape(*w.shape[:-1], *shape) for p, shape in zip(parts, self._shapes, strict=True)))
+
+    def __call__(self, w: Tensor, x: Tensor) -> Tensor:
+        """Logits (..., N, C) of images (N, p) under weights (..., d)."""
+        W1, b1, W2, b2 = self.layers(w)
+        h = torch.tanh(W1 / math.sqrt(self.inputs) @ x.mT + b1[..., None])
+        return (W2 / math.sqrt(self.hidden) @ h + b2[..., None]).mT
+
+    @property
+    def _shapes(self) -> tuple[tuple[int, ...], ...]:
+        return ((self.hidden, self.inputs), (self.hidden,), (self.classes, self.hidden), (self.classes,))
+
+
+def log_posterior(w: Tensor, x: Tensor, labels: Tensor, network: Perceptron, prior_std: float) -> Tensor:
+    """sum_n log softmax(y(x_n, w))[label_n] + log N(w; 0, prior_std^2 I), for w (d,) and images x (N, p); a scalar."""
+    log_likelihood = -F.cross_entropy(network(w, x).mT[None], labels[None], reduction="sum")  # (1, C, N): as computed
+    log_prior = -0.5 * (w / prior_std).square().sum() - len(w) * math.log(prior_std * math.sqrt(2 * math.pi))
+    return log_likelihood + log_prior
+
+
+class Draws(NamedTuple):
+    """Weights (S, d) of S draws of the posterior."""
+
+    weights: Tensor
+
+    @property
+    def kl(self) -> Tensor:
+        """Zeros (S,): nothing is fitted, so nothing is penalised."""
+        return self.weights.new_zeros(len(self.weights))
+
+
+@final
+class HMC(ImageClassifier):
+    """A perceptron of ``width`` hidden units whose weights are draws of the posterior.
+
+    A fresh one has draws of zero; `run_chains` makes them and `keep` takes them.
+    """
+
+    draws: Tensor
+
+    def __init__(self, config: Config, spec: ImageSpec) -> None:
+        super().__init__(config, spec)
+        self.network = Perceptron(spec.channels * spec.height * spec.width, config.width, len(spec.classes))
+        self.register_buffer("draws", torch.zeros(config.chains, config.draws, self.network.size, dtype=torch.float64))
+
+    def keep(self, chains: Sequence[Chain]) -> None:
+        """Predict with these chains from now on."""
+        self.draws.copy_(torch.stack([chain.draws for chain in chains]))
+
+    def draw(self, samples: int = 1, generator: torch.Generator | None = None) -> Draws:  # noqa: ARG002 - drawn before
+        """Draws kept of the posterior, spread evenly over chains and time.
+
+        Sample i is of chain i mod chains; times follow in the order of their reversed binary digits, 0, 1/2, 1/4, 3/4
+        of a chain and so on: the first S samples are spread for every S, and sample i depends on i alone.
+        """
+        chains, times, _ = self.draws.shape
+        if not 1 <= samples <= chains * times:
+            raise BadInput(f"expected 1 to {chains * times} samples, {times} draws of {chains} chains, got {samples}")
+        bits = (times - 1).bit_length()
+        order = sorted(range(times), key=lambda t: f"{t:0{bits}b}"[::-1])
+        pairs = [(i % chains, order[i // chains]) for i in range(samples)]
+        return Draws(torch.stack([self.draws[chain, t] for chain, t in pairs]))
+
+    def logits(self, x: Tensor, weights: Draws) -> Tensor:
+        """Images (N, C, H, W) in [0, 1] -> logits (S, N, classes)."""
+        return self.network(weights.weights, self.features(x))
+
+    def features(self, x: Tensor) -> Tensor:
+        """Normalised pixels (N, p), as precise as the draws; laid out by pixel: gradients are a third faster so."""
+        return self.normalised(x.to(self.draws.dtype)).flatten(1).mT.contiguous().mT
+
+    def census(self) -> dict[str, int]:
+        """How many weights each draw has."""
+        return {"weights": self.network.size}
+
+    def log_density(self, x: Tensor, labels: Tensor) -> LogDensity:
+        """w -> log posterior of w given these images, up to log p(D)."""
+        features, prior_std = self.features(x), self.config.prior_std
+        return lambda w: log_posterior(w, features, labels, self.network, prior_std)
+
+    @torch.no_grad()
+    def mixing(self, x: Tensor, labels: Tensor, held_out: Tensor) -> dict[str, Mixing]:
+        """Mixing of the log posterior given the training images, of log-probabilities of others, and of the weights.
+
+        The first two belong to function space and must mix. The weights need not: see `diagnostics`.
+        """
+        log_density, features = self.log_density(x, labels), self.features(held_out)
+        shape = (*self.draws.shape[:2], -1)
+        values = [log_density(w) for w in self.draws.flatten(0, 1)]
+        log_probs = [self.network(w, features).log_softmax(-1) for w in self.draws.flatten(0, 1)]
+        return {
+            "log_posterior": mixing(torch.stack(values).reshape(shape)),
+            "log_probs": mixing(torch.stack(log_probs).reshape(shape)),
+            "weights": mixing(self.draws),
+        }

@@ -1,0 +1,164 @@
+"""Laplace approximation of the last layer: a Gaussian around the trained W, b, with the network before it fixed.
+
+    q(W, b) = N(trained, P^-1),     P = GGN of the training loss's sum + prior precision
+
+The prior precision maximises the marginal likelihood. laplace-torch fits both; what is kept is the mean and a scale L,
+L L^T = P^-1, so that predicting needs torch alone. Two ways to predict:
+
+    sampled   mean over (W, b) ~ q of softmax(W h + b)
+    probit    softmax(m / sqrt(1 + pi v / 8)),   m, v mean and variance of each logit   (MacKay 1992)
+"""
+
+from __future__ import annotations
+
+import copy
+import math
+import warnings
+from typing import TYPE_CHECKING, NamedTuple, final
+
+import torch
+from torch import Tensor, nn
+
+from psdenets.data.images import to_unit
+from psdenets.errors import BadInput
+from psdenets.models.base import ImageClassifier
+from psdenets.models.nets.resnet import ResNet
+from psdenets.models.point import PointEstimate
+from psdenets.nn.heads import HeadWeights
+
+if TYPE_CHECKING:
+    from typing import Any
+
+    from psdenets.config import Config
+    from psdenets.data import Images
+    from psdenets.data.spec import ImageSpec
+
+_PACK = 500  # images at a time
+
+
+class Posterior(NamedTuple):
+    """N(mean, scale scale^T) of the last layer's numbers: W row after row, then b."""
+
+    mean: Tensor
+    scale: Tensor
+    prior_precision: Tensor
+
+
+class LaplaceWeights(NamedTuple):
+    """Last layers of S samples, or none where the variance enters in closed form."""
+
+    head: HeadWeights | None
+    kl: Tensor
+
+
+@final
+class LastLayerLaplace(ImageClassifier):
+    """A trained ResNet with a Gaussian last layer; `fitted` makes one."""
+
+    posterior_mean: Tensor
+    posterior_scale: Tensor
+    prior_precision: Tensor
+
+    def __init__(self, config: Config, spec: ImageSpec, net: ResNet) -> None:
+        super().__init__(config, spec)
+        self.net = net
+        numbers = net.head.weight.numel() + net.head.bias.numel()
+        self.register_buffer("posterior_mean", torch.zeros(numbers, dtype=torch.float64))
+        self.register_buffer("posterior_scale", torch.zeros(numbers, numbers, dtype=torch.float64))
+        self.register_buffer("prior_precision", torch.zeros(1, dtype=torch.float64))
+
+    def draw(self, samples: int = 1, generator: torch.Generator | None = None) -> LaplaceWeights:
+        """Last layers of so many samples; a single closed form with `--predictive probit`."""
+        if self.config.predictive == "probit":
+            return LaplaceWeights(None, self.mean.new_zeros(1))
+        numbers = len(self.posterior_mean)
+        at = self.posterior_mean.device
+        noise = [torch.randn(numbers, generator=generator, dtype=torch.float64, device=at) for _ in range(samples)]
+        drawn = self.posterior_mean + torch.stack(noise) @ self.posterior_scale.mT
+        classes, d = self.net.head.weight.shape
+        weight, bias = drawn[:, : classes * d].reshape(-1, classes, d), drawn[:, classes * d :]
+        return LaplaceWeights(HeadWeights(weight, bias), self.mean.new_zeros(samples))
+
+    def logits(self, x: Tensor, weights: LaplaceWeights) -> Tensor:
+        h = self.net.features(self.normalised(x)).double()
+        return self._probit(h)[None] if weights.head is None else weights.head.logits(h)
+
+    def _probit(self, h: Tensor) -> Tensor:
+        """m / sqrt(1 + pi v / 8), (N, classes)."""
+        classes, d = self.net.head.weight.shape
+        weight, bias = self.posterior_mean[: classes * d].reshape(classes, d), self.posterior_mean[classes * d :]
+        rows = self.posterior_scale[: classes * d].reshape(classes, d, -1)
+        deviations = torch.einsum("nd,cdk->nck", h, rows) + self.posterior_scale[classes * d :]
+        v = deviations.square().sum(-1)
+        return (h @ weight.mT + bias) / (1 + math.pi / 8 * v).sqrt()
+
+    def census(self) -> dict[str, int]:
+        return {"weights": sum(p.numel() for p in self.net.parameters())}
+
+
+def fitted(config: Config, spec: ImageSpec, net: ResNet, images: Images) -> LastLayerLaplace:
+    """The Laplace approximation of a trained network's last layer on its training images."""
+    model = LastLayerLaplace(config, spec, net.eval())
+    posterior = last_layer_posterior(net.head, features(model, images), images.labels, config.hessian)
+    for name, value in zip(("posterior_mean", "posterior_scale", "prior_precision"), posterior, strict=True):
+        getattr(model, name).copy_(value)
+    return model
+
+
+def resnet_in(model: ImageClassifier) -> ResNet:
+    """The network of a trained point estimate."""
+    if not (isinstance(model, PointEstimate) and isinstance(model.net, ResNet)):
+        raise TypeError(f"expected the point estimate of a ResNet, got {type(model).__name__}")
+    return model.net
+
+
+@torch.no_grad()
+def features(model: LastLayerLaplace, images: Images) -> Tensor:
+    """What the last layer sees of many images, float64."""
+    like = model.net.head.weight
+    parts = [model.net.features(model.normalised(to_unit(p).to(like))) for p in torch.split(images.pixels, _PACK)]
+    return torch.cat(parts).double()
+
+
+def last_layer_posterior(head: nn.Linear, h: Tensor, labels: Tensor, hessian: str) -> Posterior:
+    """q(W, b) by laplace-torch, on features (N, d) and labels (N,)."""
+    Laplace = laplace_torch()
+    loader = torch.utils.data.DataLoader(torch.utils.data.TensorDataset(h, labels.to(h.device)), batch_size=_PACK)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # about hooks, from its curvature libraries
+        la = Laplace(
+            copy.deepcopy(head).double().requires_grad_(True),
+            "classification",
+            subset_of_weights="all",
+            hessian_structure=hessian,
+        )
+        la.fit(loader)
+        la.optimize_prior_precision(method="marglik")
+    return Posterior(la.mean.detach().clone(), _scale(la, hessian), la.prior_precision.detach().reshape(-1).clone())
+
+
+def _scale(la: Any, hessian: str) -> Tensor:
+    """L with L L^T the posterior covariance."""
+    if hessian == "diag":
+        return torch.diag(la.posterior_scale.detach())
+    if hessian == "full":
+        return torch.as_tensor(la.posterior_scale.detach()).clone()
+    scale: Tensor = torch.linalg.cholesky(la.posterior_precision.to_matrix(exponent=-1).detach())
+    return scale
+
+
+def laplace_torch() -> Any:
+    """The entry of laplace-torch, which imports torchvision on its way."""
+    from psdenets.data.torchvision_import import import_torchvision
+
+    import_torchvision()
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # its curvature libraries use what torch calls deprecated
+            from laplace import Laplace
+    except ImportError:
+        raise BadInput(
+            "expected laplace-torch for --model resnet32-laplace, got none; install it with: "
+            "pip install 'psdenets[laplace]'"
+        ) from None
+    return Laplace

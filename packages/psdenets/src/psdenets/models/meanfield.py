@@ -1,0 +1,143 @@
+"""Mean-field variational inference for any network:  w_k ~ N(m_k, s_k^2) independently, prior N(0, p^2).
+
+    KL = sum_k  log(p / s_k) + (s_k^2 + m_k^2) / (2 p^2) - 1/2
+
+In training, the output of a linear layer can be drawn instead of its weights (local reparametrisation),
+
+    y = W x + b  ~  N(M x + m_b,  S^2 x^2 + s_b^2),     a noise of its own for every image,
+
+which has the same distribution for each image and gradients of smaller variance. A convolution uses its weights at
+many places of one image, whose outputs would not be independent; its weights are drawn.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, NamedTuple, final
+
+import torch
+from torch import Tensor, nn
+from torch.func import functional_call
+
+from psdenets.models.base import ImageClassifier
+from psdenets.nn.gaussian import gaussian_kl
+
+if TYPE_CHECKING:
+    from psdenets.config import Config
+    from psdenets.data.spec import ImageSpec
+
+
+class MeanFieldWeights(NamedTuple):
+    """Weights of S samples by name, and where outputs are drawn instead, a generator for each sample."""
+
+    values: tuple[dict[str, Tensor], ...]
+    output_noise: tuple[torch.Generator | None, ...]
+    kl: Tensor
+
+
+@final
+class MeanField(ImageClassifier):
+    """A network with independent Gaussians for weights.
+
+    Args:
+        config: ``prior_std``, ``log_std`` and ``noise`` of it are used.
+        spec: of the images.
+        net: normalised images -> logits; its parameters become the means.
+        chosen: which parameters, by name, are Gaussian; the others stay numbers.
+    """
+
+    def __init__(
+        self, config: Config, spec: ImageSpec, net: nn.Module, chosen: Callable[[str], bool] = lambda _: True
+    ) -> None:
+        super().__init__(config, spec)
+        self.net = net
+        self.names = [name for name, _ in net.named_parameters() if chosen(name)]
+        means = dict(net.named_parameters())
+        self.log_std = nn.ParameterDict(
+            {_key(name): nn.Parameter(torch.full_like(means[name], config.log_std)) for name in self.names}
+        )
+        chosen_layers = {name.rpartition(".")[0] for name in self.names}
+        self.linear = [
+            name for name, layer in net.named_modules() if isinstance(layer, nn.Linear) and name in chosen_layers
+        ]
+
+    def draw(self, samples: int = 1, generator: torch.Generator | None = None) -> MeanFieldWeights:
+        local = self.training and self.config.noise == "local"
+        values, noises = [], []
+        for _ in range(samples):  # one after the other, so that sample i depends on the generator and i alone
+            at = "cpu" if generator is None else generator.device
+            seed = int(torch.randint(2**62, (), generator=generator, device=at))
+            g = torch.Generator(self.mean.device).manual_seed(seed)
+            values.append(self._sampled(g, skip=self.linear if local else []))
+            noises.append(g if local else None)
+        return MeanFieldWeights(tuple(values), tuple(noises), self.kl().expand(samples))
+
+    def _sampled(self, g: torch.Generator, skip: list[str]) -> dict[str, Tensor]:
+        means = dict(self.net.named_parameters())
+        return {
+            name: means[name] + self.log_std[_key(name)].exp() * _normal(means[name], g)
+            for name in self.names
+            if name.rpartition(".")[0] not in skip
+        }
+
+    def logits(self, x: Tensor, weights: MeanFieldWeights) -> Tensor:
+        h = self.normalised(x)
+        out = []
+        for values, g in zip(weights.values, weights.output_noise, strict=True):
+            with self._noisy_outputs(g):
+                out.append(functional_call(self.net, values, (h,)))
+        return torch.stack(out)
+
+    @contextmanager
+    def _noisy_outputs(self, g: torch.Generator | None) -> Iterator[None]:
+        """While inside, linear layers with mean weights add the noise that random weights would cause."""
+        layers = dict(self.net.named_modules())
+        hooks = [layers[name].register_forward_hook(self._noise_of(name, g)) for name in self.linear] if g else []
+        try:
+            yield
+        finally:
+            for hook in hooks:
+                hook.remove()
+
+    def _noise_of(self, name: str, g: torch.Generator | None) -> Callable[..., Tensor]:
+        def add(layer: nn.Module, inputs: tuple[Any, ...], out: Tensor) -> Tensor:  # noqa: ARG001 - torch's signature
+            variance: Tensor = inputs[0].square() @ (2 * self.log_std[_key(f"{name}.weight")]).exp().mT
+            if _key(f"{name}.bias") in self.log_std:
+                variance = variance + (2 * self.log_std[_key(f"{name}.bias")]).exp()
+            tiny = torch.finfo(out.dtype).tiny  # the root has no slope at 0
+            return out + variance.clamp_min(tiny).sqrt() * _normal(out, g)
+
+        return add
+
+    def kl(self) -> Tensor:
+        """KL of all Gaussian weights from their prior: a sum, a scalar."""
+        means = dict(self.net.named_parameters())
+        parts = [gaussian_kl(means[name], self.log_std[_key(name)], self.config.prior_std) for name in self.names]
+        return torch.stack(parts).sum()
+
+    def census(self) -> dict[str, int]:
+        stds = sum(p.numel() for p in self.log_std.values())
+        means = sum(p.numel() for p in self.net.parameters())
+        return {"weights": means, "log_std": stds}
+
+
+def is_weight_or_bias_of_a_layer(net: nn.Module) -> Callable[[str], bool]:
+    """Parameters that are not of a normalisation layer: a scale near one is no weight near zero."""
+    norms = (nn.BatchNorm2d, nn.GroupNorm)
+    spared = {name for name, layer in net.named_modules() if isinstance(layer, norms)}
+    return lambda name: name.rpartition(".")[0] not in spared
+
+
+def is_of_the_head(name: str) -> bool:
+    """Parameters of the last layer."""
+    return name.startswith("head.")
+
+
+def _key(name: str) -> str:
+    """A name that a `ParameterDict` takes."""
+    return name.replace(".", "/")
+
+
+def _normal(like: Tensor, g: torch.Generator | None) -> Tensor:
+    return torch.randn(like.shape, generator=g, dtype=like.dtype, device=like.device)

@@ -1,0 +1,1 @@
+"""Networks with plain weights: ResNet, ConvNet, ODENet."""

@@ -1,0 +1,88 @@
+"""Networks of continuous depth whose weights are numbers.
+
+ODENet         dh = f_h(t, h; w) dt         the same w at every depth, solved by torchdiffeq
+HyperODENet    dh = f_h(t, h; w_t) dt       dw = f_q(t, w) dt, the PSDE-BNN without noise (`Cut.none`)
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, cast, final
+
+import torch
+from torch import Tensor, nn
+from torchdiffeq import odeint
+
+from psdenets.config import ADAPTIVE
+from psdenets.models.psde import Classifier, Hidden
+from psdenets.nn.fast.layout import channels_last, gradient_channels_last
+from psdenets.nn.hidden_drifts import hidden_drift
+from psdenets.nn.scales import block_shapes, first_of_scales, lifted
+from psdenets.nn.space_to_depth import space_to_depth
+from psdenets.seeds import generator
+
+if TYPE_CHECKING:
+    from psdenets.config import Config
+    from psdenets.data.spec import ImageSpec
+
+
+@final
+class ODENet(nn.Module):
+    """Normalised images (N, C, H, W) -> logits (N, classes); f_h, scales and lifting are those of the PSDE-BNN."""
+
+    def __init__(self, config: Config, spec: ImageSpec) -> None:
+        super().__init__()
+        self.config = config
+        shapes = block_shapes(config, spec)
+        self.squeezed_before = first_of_scales(config)
+        self.blocks = nn.ModuleList(
+            _drift(config, shape[0], generator(config.seed, "block", b)) for b, shape in enumerate(shapes)
+        )
+        channels, height, width = shapes[-1]
+        self.head = nn.Linear(channels * height * width, len(spec.classes))
+
+    def features(self, x: Tensor) -> Tensor:
+        """What the last layer sees: h at the end of depth."""
+        h = lifted(x, self.config)
+        for b, f_h in enumerate(self.blocks):
+            if b in self.squeezed_before:
+                h = space_to_depth(h)
+            h = gradient_channels_last(solved(f_h, channels_last(h), self.config))
+        return h.flatten(1)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Logits."""
+        out: Tensor = self.head(self.features(x))
+        return out
+
+
+def _drift(config: Config, channels: int, g: torch.Generator) -> nn.Module:
+    f_h = hidden_drift(config.block, channels, config.width, config.activation, g)
+    with torch.no_grad():
+        for p in f_h.parameters():
+            p.mul_(config.gain)
+    return f_h
+
+
+def solved(f_h: nn.Module, h0: Tensor, config: Config) -> Tensor:
+    """h at t = 1: ``config.steps`` steps of a fixed scheme, or as many as an adaptive one needs."""
+    ends = torch.tensor([0.0, 1.0], dtype=h0.dtype, device=h0.device)
+    if config.hidden_method in ADAPTIVE:
+        path = odeint(f_h, h0, ends, method=config.hidden_method, rtol=config.rtol, atol=config.atol)
+    else:
+        ts = torch.linspace(0, 1, config.steps + 1, dtype=h0.dtype, device=h0.device)
+        options = {"grid_constructor": lambda _f, _h, _t: ts}
+        path = odeint(f_h, h0, ends, method=config.hidden_method, options=options)
+    return cast("Tensor", path[-1])
+
+
+@final
+class HyperODENet(nn.Module):
+    """A PSDE-BNN with `Cut.none` as a function of normalised images."""
+
+    def __init__(self, config: Config, spec: ImageSpec) -> None:
+        super().__init__()
+        self.deep = Classifier(config, spec)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Logits."""
+        return self.deep.rest(Hidden(lifted(x, self.deep.config), 0, 0), self.deep.draw(1))[0]

@@ -1,0 +1,45 @@
+"""A network whose weights are numbers: every sample is the same."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple, final
+
+import torch
+from torch import Tensor, nn
+
+from psdenets.models.base import ImageClassifier
+
+if TYPE_CHECKING:
+    from psdenets.config import Config
+    from psdenets.data.spec import ImageSpec
+
+
+class Repeated(NamedTuple):
+    """S samples that agree; kl is zero."""
+
+    kl: Tensor
+
+
+@final
+class PointEstimate(ImageClassifier):
+    """One network.
+
+    Args:
+        config: of the run.
+        spec: of the images.
+        net: normalised images -> logits.
+    """
+
+    def __init__(self, config: Config, spec: ImageSpec, net: nn.Module) -> None:
+        super().__init__(config, spec)
+        self.net = net
+
+    def draw(self, samples: int = 1, generator: torch.Generator | None = None) -> Repeated:  # noqa: ARG002 - no noise
+        return Repeated(self.mean.new_zeros(samples))
+
+    def logits(self, x: Tensor, weights: Repeated) -> Tensor:
+        out: Tensor = self.net(self.normalised(x))
+        return out.expand(len(weights.kl), -1, -1)
+
+    def census(self) -> dict[str, int]:
+        return {"weights": sum(p.numel() for p in self.net.parameters())}

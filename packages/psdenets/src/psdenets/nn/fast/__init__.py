@@ -1,0 +1,1 @@
+"""Faster versions of layers, each with a plain fallback."""

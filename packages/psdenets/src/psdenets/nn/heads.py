@@ -1,0 +1,95 @@
+"""The last layer, features (N, d) -> logits (N, C): y = W h + b, with W and b numbers or independent Gaussians."""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING, NamedTuple, final
+
+import torch
+from torch import Tensor, nn
+
+from psdenets.nn.gaussian import gaussian_kl
+
+if TYPE_CHECKING:
+    from psdenets.config import Config
+
+
+class HeadWeights(NamedTuple):
+    """W (S, C, d) and b (S, C) of S samples; S = 1 where all samples share them."""
+
+    weight: Tensor
+    bias: Tensor
+
+    def logits(self, features: Tensor) -> Tensor:
+        """(N, d) or (S, N, d) -> (S, N, C)."""
+        return features @ self.weight.mT + self.bias[:, None]
+
+
+class Head(nn.Module, ABC):
+    """A last layer whose weights are drawn before it is applied."""
+
+    @abstractmethod
+    def draw(self, samples: int, generator: torch.Generator | None) -> HeadWeights:
+        """Weights of so many samples."""
+
+    @abstractmethod
+    def kl(self) -> Tensor:
+        """KL of the weights from their prior, a scalar."""
+
+
+@final
+class DeterministicHead(Head):
+    """W and b are numbers."""
+
+    def __init__(self, d: int, classes: int, generator: torch.Generator) -> None:
+        super().__init__()
+        self.weight = nn.Parameter((torch.rand((classes, d), generator=generator) * 2 - 1) / math.sqrt(d))
+        self.bias = nn.Parameter(torch.zeros(classes))
+
+    def draw(self, samples: int, generator: torch.Generator | None) -> HeadWeights:  # noqa: ARG002 - nothing to draw
+        return HeadWeights(self.weight[None], self.bias[None])
+
+    def kl(self) -> Tensor:
+        return self.weight.new_zeros(())
+
+
+@final
+class MeanFieldHead(Head):
+    """W and b are independent N(mean, std^2) under a N(0, prior_std^2) prior.
+
+    prior_std 0.1 and initial std e^-4, the defaults of the flags, are those of the published code.
+    """
+
+    def __init__(
+        self, d: int, classes: int, generator: torch.Generator, prior_std: float = 0.1, log_std: float = -4.0
+    ) -> None:
+        super().__init__()
+        self.prior_std = prior_std
+        self.weight = nn.Parameter((torch.rand((classes, d), generator=generator) * 2 - 1) / math.sqrt(d))
+        self.bias = nn.Parameter(torch.zeros(classes))
+        self.weight_log_std = nn.Parameter(torch.full((classes, d), log_std))
+        self.bias_log_std = nn.Parameter(torch.full((classes,), log_std))
+
+    def draw(self, samples: int, generator: torch.Generator | None) -> HeadWeights:
+        # one sample after the other, so that sample i depends on the generator and i alone
+        pairs = [(_normal(self.weight, generator), _normal(self.bias, generator)) for _ in range(samples)]
+        weight = self.weight + self.weight_log_std.exp() * torch.stack([w for w, _ in pairs])
+        bias = self.bias + self.bias_log_std.exp() * torch.stack([b for _, b in pairs])
+        return HeadWeights(weight, bias)
+
+    def kl(self) -> Tensor:
+        return gaussian_kl(self.weight, self.weight_log_std, self.prior_std) + gaussian_kl(
+            self.bias, self.bias_log_std, self.prior_std
+        )
+
+
+def _normal(like: Tensor, generator: torch.Generator | None) -> Tensor:
+    return torch.randn(like.shape, generator=generator, dtype=like.dtype, device=like.device)
+
+
+def head_of(config: Config, d: int, classes: int, generator: torch.Generator) -> Head:
+    """The last layer that the config names."""
+    if config.head == "meanfield":
+        return MeanFieldHead(d, classes, generator, config.prior_std, config.log_std)
+    return DeterministicHead(d, classes, generator)

@@ -1,0 +1,44 @@
+"""Scales of a network: space-to-depth and zero channels before the first block, space-to-depth between scales."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from torch import Tensor
+from torch.nn import functional as F
+
+from psdenets.errors import BadInput
+from psdenets.nn.space_to_depth import space_to_depth
+
+if TYPE_CHECKING:
+    from psdenets.config import Config
+    from psdenets.data.spec import ImageSpec
+
+
+def lifted(h: Tensor, config: Config) -> Tensor:
+    """Squeezed as often as the config says, then padded with zero channels."""
+    for _ in range(config.squeeze_input):
+        h = space_to_depth(h)
+    return F.pad(h, (0, 0, 0, 0, 0, config.augment_channels))
+
+
+def first_of_scales(config: Config) -> frozenset[int]:
+    """The blocks before which h is squeezed: the first of each scale but the first."""
+    return frozenset(sum(config.scales[:k]) for k in range(1, len(config.scales)))
+
+
+def block_shapes(config: Config, spec: ImageSpec) -> list[tuple[int, int, int]]:
+    """(channels, height, width) of h in every block; a `BadInput` where a side cannot be halved often enough."""
+    halvings = config.squeeze_input + len(config.scales) - 1
+    if spec.height % 2**halvings or spec.width % 2**halvings:
+        raise BadInput(
+            f"expected height and width to be multiples of {2**halvings} for {halvings} halvings "
+            f"(--squeeze-input {config.squeeze_input}, --blocks {config.blocks}), got images of {spec.size}"
+        )
+    shapes = []
+    channels = spec.channels * 4**config.squeeze_input + config.augment_channels
+    height, width = spec.height >> config.squeeze_input, spec.width >> config.squeeze_input
+    for blocks in config.scales:
+        shapes += [(channels, height, width)] * blocks
+        channels, height, width = channels * 4, height // 2, width // 2
+    return shapes

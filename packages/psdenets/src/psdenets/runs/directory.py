@@ -1,0 +1,73 @@
+"""A run directory: which files it holds, whether a run was started or finished in it."""
+
+from __future__ import annotations
+
+import platform
+from dataclasses import dataclass
+from pathlib import Path
+
+from psdenets.config import Config
+from psdenets.errors import BadInput
+from psdenets.data.spec import ImageSpec
+from psdenets.runs.files import write_json
+
+
+@dataclass(frozen=True)
+class RunDir:
+    """A run directory: config.json, data.json, metrics.jsonl, checkpoints/, and at the end the results."""
+
+    path: Path
+
+    @classmethod
+    def choose(cls, config: Config) -> RunDir:
+        """--out, or a new name under ./runs."""
+        if config.out is not None:
+            return cls(Path(config.out))
+        cut = f"{config.cut}-{config.order}" if config.cut in ("vertical", "both") else config.cut
+        stem = config.preset or f"{config.dataset}-{cut if config.model == 'psde' else config.model}"
+        names = (f"{stem}-seed{config.seed}{'' if n == 1 else f'-{n}'}" for n in range(1, 10_000))
+        return cls(next(Path("runs") / name for name in names if not (Path("runs") / name).exists()))
+
+    @property
+    def holds_run(self) -> bool:
+        """Whether a run was begun here."""
+        return self.file("config.json").exists()
+
+    @property
+    def finished(self) -> bool:
+        """Whether a run was finished here: metrics.json is written last."""
+        return self.file("metrics.json").exists()
+
+    def file(self, name: str) -> Path:
+        """Path of a file of the run."""
+        return self.path / name
+
+    def begin(self, config: Config, spec: ImageSpec, sizes: dict[str, int]) -> None:
+        """Create the directory; one that holds a run or anything else is left alone."""
+        if self.holds_run:
+            raise BadInput(f"expected a new --out, got {self.path}, which holds a run; --resume goes on with it")
+        if self.path.exists() and (not self.path.is_dir() or any(map(_foreign, self.path.iterdir()))):
+            raise BadInput(f"expected a new or empty --out, got {self.path}, which is neither")
+        write_json(self.file("data.json"), {"images": spec.as_dict(), "sizes": sizes, "versions": versions()})
+        write_json(self.file("config.json"), {**config.as_dict(), "out": str(self.path)})
+
+
+def _foreign(path: Path) -> bool:
+    """Whether a file was not left by a run that was killed before it had begun."""
+    return not (path.name == "data.json" or (path.name.startswith(".") and path.name.endswith(".tmp")))
+
+
+def versions() -> dict[str, str]:
+    """What a result depends on besides config and seed."""
+    import torch
+
+    import psdenets
+    import sdeweights
+
+    return {
+        "psdenets": psdenets.__version__,
+        "sdeweights": sdeweights.__version__,
+        "torch": torch.__version__,
+        "python": platform.python_version(),
+        "threads": str(torch.get_num_threads()),
+    }

@@ -1,0 +1,169 @@
+"""report.html: one page, complete in itself, that a person would send to a colleague."""
+
+from __future__ import annotations
+
+import base64
+import io
+from html import escape
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from bnneval import mean_probs, predictive_entropy
+from psdenets.runs.directory import RunDir
+from psdenets.runs.files import atomically
+
+if TYPE_CHECKING:
+    from psdenets.config import Config
+    from psdenets.data import Images
+    from psdenets.runs.predictions import Predictions
+
+_ABOUT_CURVES = "Accuracy and calibration error after each epoch. The test curve is shown for study; it chose nothing."
+_ABOUT_PATHS = "Sample paths of a few weights. They spread only where the cut lets noise in."
+_SHOWN = 12  # most and least certain images, each
+
+_STYLE = """
+:root { color-scheme: light; --ink: #1c2430; --soft: #667085; --line: #e4e7ec; --accent: #0072b2; }
+* { box-sizing: border-box }
+body { font: 16px/1.55 system-ui, sans-serif; color: var(--ink); max-width: 60rem;
+  margin: 2.5rem auto; padding: 0 1.25rem }
+h1 { font-size: 1.7rem; margin: 0 } h2 { font-size: 1.15rem; margin: 2.4rem 0 .6rem }
+p { margin: .3rem 0 .8rem } .soft { color: var(--soft) }
+.cards { display: grid; grid-template-columns: repeat(auto-fit, minmax(8.5rem, 1fr)); gap: .8rem; margin: 1.4rem 0 }
+.card { border: 1px solid var(--line); border-radius: .6rem; padding: .7rem .9rem }
+.card b { display: block; font-size: 1.45rem; color: var(--accent); font-variant-numeric: tabular-nums }
+.plots { display: flex; flex-wrap: wrap; gap: 1.2rem; align-items: flex-start } .plots img { max-width: 100% }
+.images { display: grid; grid-template-columns: repeat(6, minmax(0, 1fr)); gap: .7rem }
+figure { margin: 0; text-align: center; font-size: .78rem; line-height: 1.3 }
+figure img { width: 100%; max-width: 6.5rem; image-rendering: pixelated;
+  border: 1px solid var(--line); border-radius: .3rem }
+.wrong { color: #b42318 }
+table { border-collapse: collapse; font-size: .85rem; width: 100% }
+td { padding: .15rem .6rem .15rem 0; vertical-align: top }
+.columns { columns: 3 14rem; column-gap: 2rem }
+code { background: #f4f5f7; padding: .1rem .3rem; border-radius: .25rem }
+"""
+
+
+def write_report(
+    run: RunDir, config: Config, metrics: dict[str, Any], predictions: Predictions, images: Images
+) -> None:
+    """Write report.html beside the plots it embeds."""
+    page = _page(run, config, metrics, predictions, images)
+    atomically(run.file("report.html"), lambda path: _write(path, page))
+
+
+def _write(path: Any, text: str) -> None:
+    path.write_text(text, encoding="utf-8")
+
+
+def _page(run: RunDir, config: Config, metrics: dict[str, Any], predictions: Predictions, images: Images) -> str:
+    import json
+
+    classes = json.loads(run.file("data.json").read_text())["images"]["classes"]
+    title = f"{config.dataset}, {_cut_in_words(config)}"
+    return f"""<!doctype html>
+<html lang="en"><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">
+<title>{escape(title)}</title><style>{_STYLE}</style>
+<h1>{escape(title)}</h1>
+<p class="soft">{_facts(metrics, predictions)}</p>
+{_cards(metrics)}
+{_section(run, "curves", "Training", _ABOUT_CURVES)}
+<h2>Are the probabilities right?</h2>
+<p class="soft">Left: of the images predicted with a given confidence, how many were right.
+Right: how uncertain predictions are, from 0 (certain) to {np.log(len(classes)):.2f} nats (no idea).</p>
+<div class="plots">{_plot(run, "reliability", 400)}{_plot(run, "entropy", 400)}</div>
+<h2>Least certain test images</h2>{_gallery(predictions, images, classes, certain=False)}
+<h2>Most certain test images</h2>{_gallery(predictions, images, classes, certain=True)}
+{_section(run, "weights", "Weights over depth", _ABOUT_PATHS)}
+<h2>Configuration</h2>
+<div class="columns">{_table(config.as_dict())}</div>
+<h2>Made with</h2><div class="columns">{_table(metrics["versions"])}</div>
+</html>
+"""
+
+
+def _cut_in_words(config: Config) -> str:
+    if config.model != "psde":
+        return config.model
+    t1, t2 = config.window
+    window = f"noise for depth in ({t1:g}, {t2:g})"
+    share = f"{config.share:.0%} of the weights noisy"
+    words = {
+        "none": "no noise",
+        "full": "all weights noisy",
+        "vertical": window,
+        "horizontal": share,
+        "both": f"{share}, {window}",
+    }
+    return f"cut {config.cut}: {words[config.cut]}"
+
+
+def _facts(metrics: dict[str, Any], predictions: Predictions) -> str:
+    numbers = sum(metrics["parameters"].values())
+    samples, images, _ = predictions.probs.shape
+    return (
+        f"{_training(metrics)} in {metrics['seconds']:.0f} s, {numbers:,} trained numbers, "
+        f"seed {metrics['seed']}; {images:,} test images, probabilities averaged over {samples} weight samples"
+    )
+
+
+def _training(metrics: dict[str, Any]) -> str:
+    return f"{metrics['epochs']} epochs" if "epochs" in metrics else f"{metrics['transitions']:,} transitions"
+
+
+def _cards(metrics: dict[str, Any]) -> str:
+    shown = [
+        ("accuracy", f"{metrics['accuracy']:.2%}"),
+        ("ECE", f"{metrics['ece']:.2%}"),
+        ("NLL", f"{metrics['nll']:.4f}"),
+        ("Brier score", f"{metrics['brier']:.4f}"),
+        ("mean entropy", f"{metrics['entropy']:.3f}"),
+        ("KL", f"{metrics['kl']:.1f}"),
+    ]
+    return '<div class="cards">' + "".join(f'<div class="card">{n}<b>{v}</b></div>' for n, v in shown) + "</div>"
+
+
+def _section(run: RunDir, plot: str, title: str, about: str) -> str:
+    """A plot with its heading, where the run has it."""
+    if not run.file(f"plots/{plot}.png").exists():
+        return ""
+    return f'<h2>{title}</h2><p class="soft">{about}</p><div class="plots">{_plot(run, plot, 840)}</div>'
+
+
+def _plot(run: RunDir, name: str, width: int) -> str:
+    data = base64.b64encode(run.file(f"plots/{name}.png").read_bytes()).decode()
+    return f'<img width="{width}" alt="{name}" src="data:image/png;base64,{data}">'
+
+
+def _gallery(predictions: Predictions, images: Images, classes: list[str], certain: bool) -> str:
+    mean = mean_probs(predictions.probs)
+    entropy = predictive_entropy(mean)
+    order = np.argsort(entropy if certain else -entropy, kind="stable")[:_SHOWN]
+    cells = []
+    for i in order:
+        guess, label = int(mean[i].argmax()), int(predictions.labels[i])
+        verdict = "" if guess == label else f'<br><span class="wrong">is {escape(classes[label])}</span>'
+        cells.append(
+            f'<figure><img alt="test image {i}" src="{_picture(images.pixels[i].numpy())}"><figcaption>'
+            f"{escape(classes[guess])} {mean[i, guess]:.1%}<br>entropy {entropy[i]:.2f}{verdict}</figcaption></figure>"
+        )
+    return f'<div class="images">{"".join(cells)}</div>'
+
+
+def _picture(pixels: np.ndarray) -> str:
+    """uint8 (C, H, W) as a PNG in a data URI."""
+    from PIL import Image
+
+    buffer = io.BytesIO()
+    Image.fromarray(pixels[0] if len(pixels) == 1 else pixels.transpose(1, 2, 0)).save(buffer, "PNG")
+    return "data:image/png;base64," + base64.b64encode(buffer.getvalue()).decode()
+
+
+def _table(values: dict[str, Any]) -> str:
+    rows = "".join(
+        f"<tr><td class='soft'>{escape(name)}</td><td>{escape(str(value))}</td></tr>"
+        for name, value in values.items()
+        if value is not None
+    )
+    return f"<table>{rows}</table>"

@@ -1,0 +1,80 @@
+"""Checkpoints: a directory `epoch-E-batch-B` with state.safetensors and state.json, that appears whole or not at all.
+
+It is written under another name, flushed, and renamed; only then is its predecessor removed. Nothing is pickled.
+Weights of finished models carry the number of the format too.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from safetensors.torch import load_file, save_file
+from torch import Tensor
+
+from psdenets.errors import BadInput
+from psdenets.runs.files import flush
+from psdenets.runs.weights import FORMAT, plain
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """Tensors by name, and everything else as JSON."""
+
+    tensors: dict[str, Tensor]
+    values: dict[str, Any]
+
+    def part(self, prefix: str) -> dict[str, Tensor]:
+        """Tensors called prefix.NAME, by NAME."""
+        start = prefix + "."
+        return {name.removeprefix(start): tensor for name, tensor in self.tensors.items() if name.startswith(start)}
+
+
+@dataclass(frozen=True)
+class Checkpoints:
+    """The checkpoints of a run; the newest is the one that counts."""
+
+    folder: Path
+
+    def save(self, place: str, snapshot: Snapshot) -> None:
+        """Write the checkpoint of that place in training, then remove older ones. Later places sort after earlier."""
+        final = self.folder / place
+        beside = self.folder / f".{final.name}.{os.getpid()}.tmp"
+        try:
+            beside.mkdir(parents=True)
+            save_file(plain(snapshot.tensors), beside / "state.safetensors")
+            (beside / "state.json").write_text(json.dumps({"format": FORMAT, **snapshot.values}, allow_nan=False))
+            for path in (beside / "state.safetensors", beside / "state.json", beside):
+                flush(path)
+            if final.exists():  # stopped again before a step was done: the same content
+                shutil.rmtree(beside)
+                return
+            beside.rename(final)
+            flush(self.folder)
+        except Exception as error:
+            shutil.rmtree(beside, ignore_errors=True)
+            if isinstance(error, OSError) or "I/O error" in str(error) or "IoError" in str(error):
+                raise BadInput(f"could not write {final}: {error}; the checkpoint before it is untouched") from None
+            raise
+        self._remove_but(final)
+
+    def load(self) -> Snapshot | None:
+        """The newest checkpoint, or None."""
+        found = sorted(self.folder.glob("epoch-*")) if self.folder.is_dir() else []
+        if not found:
+            return None
+        values = json.loads((found[-1] / "state.json").read_text())
+        if values.pop("format") != FORMAT:
+            raise BadInput(
+                f"expected a checkpoint of format {FORMAT} in {found[-1]}, got another: made by another version?"
+            )
+        return Snapshot(load_file(found[-1] / "state.safetensors"), values)
+
+    def _remove_but(self, kept: Path) -> None:
+        for path in self.folder.iterdir():
+            if path.name.lstrip(".").startswith("epoch-") and path != kept:
+                shutil.rmtree(path, ignore_errors=True)

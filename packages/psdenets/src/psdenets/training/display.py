@@ -1,0 +1,175 @@
+"""What a person sees of a training run: a live display on a terminal, plain lines elsewhere."""
+
+from __future__ import annotations
+
+import sys
+import time
+from abc import ABC, abstractmethod
+from contextlib import AbstractContextManager
+from typing import TYPE_CHECKING, Any, Self, TextIO, final
+
+if TYPE_CHECKING:
+    from psdenets.training.loop import StepReport, Trainer
+
+_ESTIMATE_AFTER = 4, 5.0  # steps or seconds, whichever comes first: a slow network speaks after its first step
+
+
+class Display(AbstractContextManager["Display"], ABC):
+    """Takes what happens and shows it."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self.stream = stream
+        self.started = time.perf_counter()
+        self.seen = 0
+        self.estimated = False
+
+    def __enter__(self) -> Self:
+        self.started = time.perf_counter()
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Leave the terminal as it was."""
+
+    @abstractmethod
+    def say(self, text: str) -> None:
+        """A line of text."""
+
+    @abstractmethod
+    def show_step(self, trainer: Trainer, report: StepReport) -> None:
+        """Numbers of a batch."""
+
+    @abstractmethod
+    def show_epoch(self, record: dict[str, Any]) -> None:
+        """Numbers of an epoch."""
+
+    def step(self, trainer: Trainer, report: StepReport) -> None:
+        """A batch is done."""
+        self.seen += 1
+        steps, seconds = _ESTIMATE_AFTER
+        if not self.estimated and (self.seen >= steps or time.perf_counter() - self.started > seconds):
+            self.estimated = True
+            left = (trainer.steps - trainer.at.step) * self._seconds_a_step()
+            self.say(f"{pace(self.speed(trainer))}; about {duration(left)} of training to go")
+        self.show_step(trainer, report)
+
+    def speed(self, trainer: Trainer) -> float:
+        """Images a second since the session began, evaluations included."""
+        return trainer.config.batch_size / self._seconds_a_step()
+
+    def _seconds_a_step(self) -> float:
+        return (time.perf_counter() - self.started) / self.seen
+
+
+@final
+class Lines(Display):
+    """A line an epoch, and one every so many seconds of a long one."""
+
+    def __init__(self, stream: TextIO, every: float = 60.0) -> None:
+        super().__init__(stream)
+        self.every, self.last = every, time.perf_counter()
+
+    def say(self, text: str) -> None:
+        self.stream.write(text + "\n")
+        self.stream.flush()
+
+    def show_step(self, trainer: Trainer, report: StepReport) -> None:
+        if time.perf_counter() - self.last > self.every:
+            self.last = time.perf_counter()
+            at = trainer.at
+            self.say(
+                f"epoch {at.epoch + 1}/{trainer.config.epochs} batch {at.batch}/{trainer.batches}: "
+                f"loss {report.loss:.4f}, accuracy {report.accuracy:.1%}, {pace(self.speed(trainer))}"
+            )
+
+    def show_epoch(self, record: dict[str, Any]) -> None:
+        train, val, test = record["train"], record["val"], record["test"]
+        self.say(
+            f"epoch {record['epoch']:3d}  loss {train['loss']:.4f}  nll {train['nll']:.4f}  kl {val['kl']:9.1f}  "
+            f"train {train['accuracy']:.2%}  val {val['accuracy']:.2%}  test {test['accuracy']:.2%}  "
+            f"val ece {val['ece']:.2%}  {record['seconds']:.1f} s"
+        )
+
+
+@final
+class Live(Display):
+    """Two bars, a line of numbers, and the last epochs as a table, redrawn in place."""
+
+    rows = 8
+
+    def __init__(self, stream: TextIO) -> None:
+        super().__init__(stream)
+        from rich.console import Console
+        from rich.live import Live as RichLive
+        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+        self.console = Console(file=stream)
+        self.bars = Progress(
+            TextColumn("{task.description:>7}"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TimeElapsedColumn(),
+            console=self.console,
+        )
+        self.epochs = self.bars.add_task("epochs", total=None)
+        self.batches = self.bars.add_task("batches", total=None)
+        self.numbers = ""
+        self.records: list[dict[str, Any]] = []
+        self.live = RichLive(console=self.console, get_renderable=self._render, refresh_per_second=8)
+        self.live.start()
+
+    def close(self) -> None:
+        self.live.stop()
+
+    def say(self, text: str) -> None:
+        self.console.print(text, highlight=False, markup=False)
+
+    def show_step(self, trainer: Trainer, report: StepReport) -> None:
+        at, config = trainer.at, trainer.config
+        self.bars.update(self.epochs, total=config.epochs, completed=at.epoch)
+        self.bars.update(self.batches, total=trainer.batches, completed=at.batch)
+        left = (trainer.steps - at.step) * self._seconds_a_step()
+        self.numbers = (
+            f"loss {report.loss:.4f}   nll {report.nll:.4f}   kl {report.kl:.1f}   accuracy {report.accuracy:.1%}   "
+            f"{pace(self.speed(trainer))}   {duration(left)} left"
+        )
+
+    def show_epoch(self, record: dict[str, Any]) -> None:
+        self.records.append(record)
+        self.bars.update(self.epochs, completed=record["epoch"])
+
+    def _render(self) -> Any:
+        from rich.console import Group
+        from rich.table import Table
+        from rich.text import Text
+
+        table = Table(box=None, header_style="bold", padding=(0, 1))
+        for name in ("epoch", "loss", "train acc", "val acc", "test acc", "val ECE", "test ECE", "test NLL", "KL"):
+            table.add_column(name, justify="right")
+        for r in self.records[-self.rows :]:
+            train, val, test = r["train"], r["val"], r["test"]
+            rates = (train["accuracy"], val["accuracy"], test["accuracy"], val["ece"], test["ece"])
+            cells = [f"{value:.2%}" for value in rates]
+            table.add_row(str(r["epoch"]), f"{train['loss']:.4f}", *cells, f"{test['nll']:.4f}", f"{val['kl']:.1f}")
+        return Group(self.bars, Text(self.numbers, style="dim"), table)
+
+
+def display_on(stream: TextIO | None = None) -> Display:
+    """A live display where the stream is a terminal, plain lines where it is not."""
+    stream = sys.stdout if stream is None else stream
+    return Live(stream) if stream.isatty() else Lines(stream)
+
+
+def pace(speed: float) -> str:
+    """Images a second for people: "1070 images/s", "0.23 images/s"."""
+    return f"{speed:.0f} images/s" if speed >= 10 else f"{speed:.2g} images/s"
+
+
+def duration(seconds: float) -> str:
+    """A length of time for people: "45 s", "3.5 min", "2.1 h", "4.0 days"."""
+    for size, unit in ((86400, "days"), (3600, "h"), (60, "min")):
+        if seconds >= 2 * size:
+            return f"{seconds / size:.1f} {unit}"
+    return f"{seconds:.0f} s"

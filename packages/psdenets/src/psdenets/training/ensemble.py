@@ -1,0 +1,52 @@
+"""An ensemble as one run: its members are runs under members/, trained one after the other, resumed where they were."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+from psdenets.config import Config
+from psdenets.data import load_splits
+from psdenets.models.ensemble import Ensemble, member_config
+from psdenets.runs.directory import RunDir
+from psdenets.runs.files import write_lines
+from psdenets.runs.loading import load
+from psdenets.runs.results import Course, write_results
+from psdenets.training.session import begin, descend, device_of, resume_command
+
+
+def train_members(config: Config, run: RunDir) -> int:
+    """Train what is missing, then join; returns the exit status."""
+    splits = load_splits(config)
+    begin(run, config, splits)
+    members = [RunDir(run.path / "members" / str(k)) for k in range(config.members)]
+    for k, member in enumerate(members):
+        if member.finished:
+            continue
+        sys.stdout.write(f"member {k + 1} of {config.members}\n")
+        status = descend(member_config(config, k, str(member.path)), member, resume_command(run.path))
+        if status:
+            return status
+    device = device_of(config.device)
+    model = Ensemble(config, splits.spec, [load(member.path, device) for member in members]).to(device).eval()
+    sys.stdout.write(write_results(run, config, model, splits.test, _joined(run, members)))
+    return 0
+
+
+def _joined(run: RunDir, members: list[RunDir]) -> Course:
+    """The epochs of all members, one after the other, and the sum of their times."""
+    records = [_epochs(member.path, k) for k, member in enumerate(members)]
+    write_lines(run.file("metrics.jsonl"), [record for part in records for record in part])
+    finals = [json.loads(member.file("metrics.json").read_text()) for member in members]
+    facts = {
+        "epochs": sum(m["epochs"] for m in finals),
+        "steps": sum(m["steps"] for m in finals),
+        "members": [{"accuracy": m["accuracy"], "ece": m["ece"], "nll": m["nll"]} for m in finals],
+    }
+    return Course(records[0], sum(m["seconds"] for m in finals), facts)
+
+
+def _epochs(folder: Path, member: int) -> list[dict[str, Any]]:
+    return [{"member": member, **json.loads(line)} for line in (folder / "metrics.jsonl").read_text().splitlines()]

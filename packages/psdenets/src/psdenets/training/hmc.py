@@ -1,0 +1,116 @@
+"""Sampling by HMC as a run: chains under chains/, one after the other; what it costs is printed before it begins."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch.nn import functional as F
+
+from psdenets.config import Config
+from psdenets.data import load_splits
+from psdenets.data.images import to_unit
+from psdenets.models.hmc.diagnostics import Mixing, full_size_cost, pyro_module, refusal, seconds_per_gradient
+from psdenets.models.hmc.hamiltonian import Chain
+from psdenets.models.hmc.model import HMC
+from psdenets.models.nets.resnet import ResNet
+from psdenets.runs.directory import RunDir
+from psdenets.runs.files import write_lines
+from psdenets.runs.results import Course, write_results
+from psdenets.training.hmc_chains import estimate, run_chains
+from psdenets.training.session import INTERRUPTED, Stopped, begin, resume_command, stoppable
+
+_TIMED = 500  # images on which a gradient is timed
+_HELD_OUT = 50  # validation images whose predictions should mix
+
+
+def sample(config: Config, run: RunDir) -> int:
+    """Sample what is missing, say how it mixed, write the results; returns the exit status."""
+    pyro_module("infer.mcmc")  # where it is missing, nothing is begun
+    torch.set_num_threads(config.threads or 1)
+    splits = load_splits(config)
+    model = HMC(config, splits.spec)
+    x, labels = to_unit(splits.train.pixels), splits.train.labels
+    cost = estimate(model, x[:_TIMED], labels[:_TIMED], len(x))
+    refusal(config.dataset, cost)
+    begin(run, config, splits)
+    sys.stdout.write(
+        f"{config.dataset}: {len(x)} training, {len(splits.val)} validation, {len(splits.test)} test images of "
+        f"{splits.spec.size}\n"
+        f"hmc over {model.network.size:,} weights: {cost}; run directory {run.path}\n"
+        f"a full-size one, as Izmailov et al. (2021) ran it on CIFAR-10: {full_size_cost(_seconds_of_a_resnet())}\n"
+    )
+    with stoppable() as asked:
+        try:
+            chains = run_chains(model, x, labels, run.file("chains"), _progress(config, asked))
+        except Stopped:
+            sys.stdout.write(f"stopped; finished chains are saved; go on with: {resume_command(run.path)}\n")
+            return INTERRUPTED
+    model.keep(chains)
+    mixing = model.mixing(x, labels, to_unit(splits.val.pixels[:_HELD_OUT]))
+    sys.stdout.write(mixing_table(chains, mixing))
+    write_lines(run.file("metrics.jsonl"), [_record(k, chain) for k, chain in enumerate(chains)])
+    facts: dict[str, Any] = {
+        "transitions": config.chains * (config.warmup + config.draws),
+        "accept": [chain.accept for chain in chains],
+        "divergences": [chain.divergences for chain in chains],
+        "mixing": {name: values._asdict() for name, values in mixing.items()},
+    }
+    course = Course([], sum(chain.seconds for chain in chains), facts)
+    sys.stdout.write(write_results(run, config, model, splits.test, course))
+    return 0
+
+
+def _progress(config: Config, asked: list[int]) -> Callable[[], None]:
+    """Called after each transition: stops where that was asked for, and says now and then how far it is."""
+    done, total, said = 0, config.chains * (config.warmup + config.draws), time.perf_counter()
+
+    def after_draw() -> None:
+        nonlocal done, said
+        done += 1
+        if asked:
+            raise Stopped
+        if time.perf_counter() - said > 15:
+            said = time.perf_counter()
+            sys.stdout.write(f"{done} of {total} transitions\n")
+            sys.stdout.flush()
+
+    return after_draw
+
+
+def mixing_table(chains: list[Chain], mixing: dict[str, Mixing]) -> str:
+    """Acceptance of the chains, then R-hat and effective sample size of what should mix, and of the weights."""
+    accepted = ", ".join(f"{chain.accept:.2f}" for chain in chains)
+    divergent = sum(chain.divergences for chain in chains)
+    lines = [f"acceptance {accepted}; {divergent} divergent transitions"]
+    lines += [
+        f"  {name:<14} R-hat {m.median_rhat:.3f} (largest {m.max_rhat:.3f})   "
+        f"effective draws {m.median_ess:.0f} (fewest {m.min_ess:.0f})"
+        for name, m in mixing.items()
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _record(k: int, chain: Chain) -> dict[str, Any]:
+    """One line of metrics.jsonl: a chain, as other systems have an epoch."""
+    values = chain._asdict()
+    values.pop("draws")
+    return {"chain": k, **values}
+
+
+def _seconds_of_a_resnet() -> float:
+    """A forward and backward pass of ResNet32 on one CIFAR-10 image, measured here."""
+    net, x = ResNet(3, 10), torch.zeros(32, 3, 32, 32)
+    labels = torch.zeros(32, dtype=torch.int64)
+    w = torch.cat([p.detach().flatten() for p in net.parameters()])
+
+    def log_density(w: torch.Tensor) -> torch.Tensor:
+        sizes = [p.numel() for p in net.parameters()]
+        parts = [part.view_as(p) for part, p in zip(torch.split(w, sizes), net.parameters(), strict=True)]
+        named = dict(zip([name for name, _ in net.named_parameters()], parts, strict=True))
+        return -F.cross_entropy(torch.func.functional_call(net, named, (x,)), labels)
+
+    return seconds_per_gradient(log_density, w, repeats=3) / len(x)

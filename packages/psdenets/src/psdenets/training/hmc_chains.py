@@ -1,0 +1,76 @@
+"""The chains of an HMC run: each a function of (seed, k), saved as it ends, read where it is there already."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+from safetensors.torch import load_file, save_file
+from torch import Tensor
+
+from psdenets.errors import BadInput
+from psdenets.models.hmc.diagnostics import Cost, cost_of, seconds_per_gradient
+from psdenets.models.hmc.hamiltonian import Chain, nothing, sample_chain
+from psdenets.models.hmc.model import HMC
+from psdenets.runs.files import atomically, write_json
+from psdenets.seeds import generator, seed_of
+
+if TYPE_CHECKING:
+    from psdenets.config import Config
+
+
+def estimate(model: HMC, x: Tensor, labels: Tensor, images: int) -> Cost:
+    """What sampling given so many images would take, from gradients timed on those few in x."""
+    w = model.draws.new_zeros(model.network.size)
+    return cost_of(model.config, images, seconds_per_gradient(model.log_density(x, labels), w) / len(x))
+
+
+def run_chains(
+    model: HMC, x: Tensor, labels: Tensor, folder: Path, after_draw: Callable[[], None] = nothing
+) -> list[Chain]:
+    """All chains of a run. One that ``folder`` holds is read, the others are sampled and saved there as they end.
+
+    Chain k is a function of (seed, k), so that a run killed between or within chains ends with the same bytes. It
+    begins at a draw of the prior: chains begun apart are what R-hat asks for.
+    """
+    c = model.config
+    log_density = model.log_density(x, labels)
+    chains = []
+    for k in range(c.chains):
+        path, origin = folder / f"chain-{k}.safetensors", _origin(c, k, len(x))
+        if not path.exists():
+            w0 = c.prior_std * torch.randn(
+                model.network.size, generator=generator(c.seed, "chain-start", k), dtype=torch.float64
+            )
+            seed = seed_of(c.seed, "chain", k)
+            chain = sample_chain(
+                log_density, w0, warmup=c.warmup, draws=c.draws, leapfrog=c.leapfrog, seed=seed, after_draw=after_draw
+            )
+            _save_chain(path, chain, origin)
+        chains.append(_load_chain(path, origin))
+    return chains
+
+
+def _origin(config: Config, k: int, images: int) -> dict[str, Any]:
+    """What a chain is a function of, beside the pixels."""
+    names = ("dataset", "width", "prior_std", "warmup", "draws", "leapfrog", "seed")
+    return {"chain": k, "images": images, **{name: getattr(config, name) for name in names}}
+
+
+def _save_chain(path: Path, chain: Chain, origin: dict[str, Any]) -> None:
+    """Draws as safetensors, the rest as JSON beside them. The draws come last: a chain that has them is whole."""
+    values = chain._asdict()
+    draws = values.pop("draws")
+    write_json(path.with_suffix(".json"), {**values, "origin": origin})
+    atomically(path, lambda beside: save_file({"draws": draws}, beside))
+
+
+def _load_chain(path: Path, origin: dict[str, Any]) -> Chain:
+    values = json.loads(path.with_suffix(".json").read_text())
+    found = values.pop("origin")
+    if found != origin:
+        raise BadInput(f"expected a chain of {origin} in {path}, got one of {found}")
+    return Chain(load_file(path)["draws"], **values)

@@ -1,0 +1,60 @@
+"""A Laplace approximation of a run that is finished already: `--model resnet32-laplace --laplace-of RUN_DIR`."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from pathlib import Path
+
+from psdenets.config import Config
+from psdenets.data import load_splits
+from psdenets.errors import BadInput
+from psdenets.models.laplace import fitted, laplace_torch, resnet_in
+from psdenets.runs.directory import RunDir
+from psdenets.runs.files import write_lines
+from psdenets.runs.loading import load, read_config
+from psdenets.runs.results import Course, write_results
+from psdenets.training.session import begin, device_of
+
+_ITS_OWN = (
+    "model",
+    "preset",
+    "out",
+    "laplace_of",
+    "hessian",
+    "predictive",
+    "test_samples",
+    "seed",
+    "device",
+    "threads",
+)
+
+
+def approximate(config: Config, run: RunDir) -> int:
+    """Fit to the training images of that run; returns the exit status."""
+    source = Path(str(config.laplace_of))
+    trained, _ = read_config(source)
+    if trained.model != "resnet32":
+        raise BadInput(
+            f"expected a run of --model resnet32, whose last layer is linear and whose weights are numbers, "
+            f"got {source} of --model {trained.model}"
+        )
+    config = trained.replace(
+        **{name: getattr(config, name) for name in _ITS_OWN}, data_root=config.data_root or trained.data_root
+    )
+    laplace_torch()
+    splits = load_splits(config)
+    model = load(source, device_of(config.device))
+    begin(run, config, splits)
+    started = time.perf_counter()
+    approximation = fitted(config, splits.spec, resnet_in(model), splits.train).to(model.mean.device)
+    seconds = time.perf_counter() - started
+    before = json.loads((source / "metrics.json").read_text())
+    history = [json.loads(line) for line in (source / "metrics.jsonl").read_text().splitlines()]
+    write_lines(run.file("metrics.jsonl"), history)
+    facts = {name: before[name] for name in ("epochs", "steps", "selected_epoch")} | {"fit_seconds": round(seconds, 3)}
+    sys.stdout.write(
+        write_results(run, config, approximation, splits.test, Course(history, before["seconds"] + seconds, facts))
+    )
+    return 0
