@@ -1,0 +1,1 @@
+"""The run directory: its files, predictions, metrics, plots and report."""

@@ -1,0 +1,36 @@
+"""From a run directory to its config and its trained classifier."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import torch
+
+from psdenets.config import Config
+from psdenets.data.spec import ImageSpec
+from psdenets.errors import BadInput
+from psdenets.models.base import ImageClassifier
+from psdenets.models.registry import classifier_of
+from psdenets.runs.weights import load_weights
+
+
+def load(run_dir: str | Path, device: str | torch.device = "cpu") -> ImageClassifier:
+    """The trained classifier of a run directory, ready to predict."""
+    config, spec = read_config(run_dir)
+    weights = Path(run_dir) / "model.safetensors"
+    if not weights.is_file():
+        raise BadInput(f"expected a finished run with model.safetensors in {run_dir}, got none; --resume finishes it")
+    model = classifier_of(config.replace(compile=False), spec)  # which may lie on a machine without a compiler
+    model.load_state_dict(load_weights(weights))
+    return model.to(device).eval().requires_grad_(False)
+
+
+def read_config(run_dir: str | Path) -> tuple[Config, ImageSpec]:
+    """What a run was told, and what its images are like."""
+    try:
+        values = json.loads((Path(run_dir) / "config.json").read_text())
+        data = json.loads((Path(run_dir) / "data.json").read_text())
+    except (FileNotFoundError, NotADirectoryError):
+        raise BadInput(f"expected a run directory with config.json and data.json, got {run_dir}") from None
+    return Config(**values), ImageSpec.from_dict(data["images"])

@@ -1,0 +1,33 @@
+"""Weights of finished models as safetensors, marked with the number of the format."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from safetensors import safe_open
+from safetensors.torch import load_file, save_file
+from torch import Tensor
+
+from psdenets.errors import BadInput
+
+FORMAT = 2  # since 2 kernels lie channels last in the flat weights
+_MARK = "psdenets-format"
+
+
+def save_weights(tensors: Mapping[str, Tensor], path: Path) -> None:
+    """Write the weights of a model."""
+    save_file(plain(tensors), path, {_MARK: str(FORMAT)})
+
+
+def load_weights(path: Path) -> dict[str, Tensor]:
+    """Read them again; a `BadInput` for those of another format, which might fit and mean something else."""
+    with safe_open(path, framework="pt") as file:
+        found = (file.metadata() or {}).get(_MARK, "1")
+    if found != str(FORMAT):
+        raise BadInput(f"expected weights of format {FORMAT} in {path}, got format {found}: made by another version?")
+    return load_file(path)
+
+
+def plain(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    return {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
