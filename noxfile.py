@@ -1,4 +1,4 @@
-"""Sessions are verbs: `nox -s tests`, `nox -s lint`, ... Each installs what it needs, by constraints.txt."""
+"""Sessions: `nox -s tests`, `nox -s lint`, ... Each installs what it needs, with the versions in constraints.txt."""
 
 from __future__ import annotations
 
@@ -17,21 +17,17 @@ ROOT = Path(__file__).parent
 PACKAGES = ("sdeweights", "bnneval", "psdenets", "theory")
 SIBLINGS = {"sdeweights": (), "bnneval": (), "psdenets": ("bnneval", "sdeweights"), "theory": ("sdeweights",)}
 CONSTRAINTS = ("--constraint", str(ROOT / "constraints.txt"))
-ROOT_TESTS = (
-    "tests/test_readme.py",
-    "tests/test_results.py",
-    "tests/test_performance.py",
-)  # tests/browser has a session of its own
+ROOT_TESTS = [f"tests/{path.name}" for path in sorted((ROOT / "tests").glob("test_*.py"))]  # tests/browser: see page
 LINTERS = ("ruff>=0.9",)
 
 
 def install(session: nox.Session, *packages: str, extra: str = "test") -> None:
-    """Install packages of this clone, with the extra that their tests need."""
+    """Install packages of this clone with the extra that their tests need."""
     session.install(*CONSTRAINTS, *(f"{ROOT / 'packages' / name}[{extra}]" for name in packages))
 
 
 def test_folders(*packages: str) -> list[str]:
-    """The test folders of the packages that have one."""
+    """The test folders of those packages that have tests."""
     return [
         f"packages/{name}/tests" for name in packages if any((ROOT / "packages" / name / "tests").glob("test_*.py"))
     ]
@@ -39,9 +35,9 @@ def test_folders(*packages: str) -> list[str]:
 
 @nox.session
 def tests(session: nox.Session) -> None:
-    """Run the tests of all packages (arguments go to pytest)."""
+    """Run the tests of all packages (arguments are passed to pytest)."""
     install(session, *PACKAGES)
-    session.install(*CONSTRAINTS, "torchmetrics>=1.4")  # an independent oracle of some metrics
+    session.install(*CONSTRAINTS, "torchmetrics>=1.4")  # an independent reference for some metrics
     session.run("pytest", "-m", "not deep", *ROOT_TESTS, *test_folders(*PACKAGES), *session.posargs)
 
 
@@ -56,10 +52,10 @@ def alone(session: nox.Session, package: str) -> None:
     for sibling in (package, *SIBLINGS[package]):
         origin = (ROOT / "packages" / sibling).as_uri()
         if found.get(sibling) != origin:
-            session.error(f"{sibling} came from {found.get(sibling, 'nowhere')}, not from {origin}")
+            session.error(f"{sibling} came from {found.get(sibling, 'nowhere')}, expected {origin}")
     for stranger in set(PACKAGES) - {package, *SIBLINGS[package]}:
         if stranger in found:
-            session.error(f"{package} brought {stranger}, which it does not need")
+            session.error(f"{package} installed {stranger}, which it does not need")
     install(session, package)
     if test_folders(package):
         session.run("pytest", "-m", "not deep", *test_folders(package), *session.posargs)
@@ -67,10 +63,11 @@ def alone(session: nox.Session, package: str) -> None:
 
 @nox.session
 def lint(session: nox.Session) -> None:
-    """Check style and formatting of everything."""
+    """Check style, formatting and plain English."""
     session.install(*LINTERS)
     session.run("ruff", "check", ".")
     session.run("ruff", "format", "--check", ".")
+    session.run("python", "tools/plain_english.py")
 
 
 @nox.session
@@ -84,7 +81,7 @@ def types(session: nox.Session) -> None:
 
 @nox.session
 def deep(session: nox.Session) -> None:
-    """Search longer: hypothesis with 2,000 examples a property, and the statistical tests that take minutes."""
+    """Test longer: hypothesis with 2,000 examples per property, and the statistical tests that take minutes."""
     install(session, *PACKAGES)
     session.install(*CONSTRAINTS, "torchmetrics>=1.4")
     session.run("pytest", *test_folders(*PACKAGES), *session.posargs, env={"HYPOTHESIS_PROFILE": "deep"})
@@ -92,7 +89,7 @@ def deep(session: nox.Session) -> None:
 
 @nox.session
 def bench(session: nox.Session) -> None:
-    """Measure time and memory; `nox -s bench -- --quick` in minutes (arguments go to the benchmark of psdenets)."""
+    """Measure time and memory; `nox -s bench -- --quick` takes minutes (arguments are passed to psdenets' bench.py)."""
     install(session, *PACKAGES)
     session.run("python", "packages/sdeweights/benchmarks/bench_memory.py")
     session.run("python", "packages/psdenets/benchmarks/bench.py", *session.posargs)
@@ -107,7 +104,7 @@ def train(session: nox.Session) -> None:
 
 @nox.session
 def page(session: nox.Session) -> None:
-    """Look at the report of a run in headless Chromium; installs Debian's browser where there is none."""
+    """Test the report of a run in headless Chromium; installs Debian's Chromium if it is missing."""
     if not (shutil.which("chromium") and shutil.which("chromedriver")):
         session.run("apt-get", "install", "-y", "-qq", "chromium", "chromium-driver", external=True)
     install(session, "psdenets")
@@ -119,7 +116,7 @@ def page(session: nox.Session) -> None:
 
 @nox.session
 def pictures(session: nox.Session) -> None:
-    """Make the pictures of the README anew, by its own commands."""
+    """Regenerate the figures of the README with the commands shown there."""
     install(session, "psdenets")
     session.install("pyte>=0.8")
     session.run("python", "docs/pictures.py")
@@ -127,14 +124,14 @@ def pictures(session: nox.Session) -> None:
 
 @nox.session
 def results(session: nox.Session) -> None:
-    """Write docs/RESULTS.md; `nox -s results -- --train --data-root DIR` trains first, which takes hours."""
+    """Write docs/RESULTS.md; `nox -s results -- --train --data-root DIR` first trains the missing runs, for hours."""
     install(session, "psdenets")
     session.run("python", "docs/results.py", *session.posargs)
 
 
 @nox.session
 def coverage(session: nox.Session) -> None:
-    """Measure which lines and branches the tests run."""
+    """Measure which lines and branches the tests execute."""
     install(session, *PACKAGES)
     session.install(*CONSTRAINTS, "torchmetrics>=1.4", "coverage[toml]>=7.6")
     session.run("coverage", "run", "-m", "pytest", "-m", "not deep", *test_folders(*PACKAGES), *session.posargs)
@@ -143,7 +140,7 @@ def coverage(session: nox.Session) -> None:
 
 @nox.session
 def wheels(session: nox.Session) -> None:
-    """Build the wheels that would be published: siblings by version, not by their place in this clone."""
+    """Build the wheels to publish: they depend on their siblings by version, not by path in this clone."""
     session.install("build", "hatchling>=1.26")
     out = ROOT / "dist"
     for name in PACKAGES:
@@ -157,7 +154,7 @@ def wheels(session: nox.Session) -> None:
         wheel = out / f"{name}-{version}-py3-none-any.whl"
         listing = str(session.run("python", "-c", READ_REQUIREMENTS, str(wheel), silent=True, log=False))
         if " @ " in listing:
-            session.error(f"{wheel.name} refers to places instead of versions:\n{listing}")
+            session.error(f"{wheel.name} depends on paths instead of versions:\n{listing}")
         print(f"{os.path.relpath(wheel, ROOT)}\n{listing}")
 
 

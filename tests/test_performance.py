@@ -1,4 +1,4 @@
-"""docs/PERFORMANCE.md is what docs/performance.py makes of the measured figures."""
+"""docs/PERFORMANCE.md is what docs/performance.py generates from the measured figures."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ def page(measured):
     return load(DOCS / "performance.py").page(measured, (DOCS / "performance-text.md").read_text())
 
 
-def test_the_page_in_the_repository_is_the_page_of_the_figures(measured):
+def test_the_page_in_the_repository_is_the_generated_one(measured):
     assert (DOCS / "PERFORMANCE.md").read_text() == page(measured)
 
 
-def test_a_figure_that_misses_its_bound_is_named_at_the_top(measured):
+def test_a_figure_that_misses_its_bound_is_listed_at_the_top(measured):
     missing = copy.deepcopy(measured)
     (row,) = [row for row in missing["start"]["rows"] if row["what"] == "import psdenets, beyond import torch"]
     row |= {"figure": 5.0, "holds": False}
@@ -56,24 +56,24 @@ def test_a_figure_that_misses_its_bound_is_named_at_the_top(measured):
         (1, None, None, None),
     ],
 )
-def test_a_row_knows_whether_it_holds(figure, most, least, holds):
+def test_a_row_holds_if_its_figure_is_within_its_bound(figure, most, least, holds):
     rows = load(BENCHMARKS / "rows.py")
     assert rows.Row("part", "where", "what", figure, "x", most, least).holds is holds
 
 
-def test_ratios_are_medians_of_those_of_neighbours():
+def test_a_ratio_is_the_median_of_the_ratios_of_neighbouring_runs():
     timing = load(BENCHMARKS / "timing.py")
     calm = [("a", 2.0), ("b", 1.0), ("c", 7.0)]
-    busy = [("c", 9.0), ("b", 10.0), ("a", 20.0)]  # ten times as slow for a while, both of them
+    busy = [("c", 9.0), ("b", 10.0), ("a", 20.0)]  # both ten times slower for a while
     odd = [("a", 90.0), ("b", 1.0), ("c", 7.0)]
     assert timing.ratio([calm, busy, odd], "a", "b") == 2.0
     assert timing.median([calm, busy, odd], "a") == 20.0
     assert timing.fastest([calm, busy, odd], "a", "c") == 2 / 7
-    # b beside a counts, and not the one at the end; between two of them, their mean
+    # Only the runs of b next to a count, not the one at the end; with two neighbours, their mean.
     assert timing.neighbours([("b", 1.0), ("a", 4.0), ("b", 3.0), ("c", 1.0), ("b", 100.0)], "a", "b") == 2.0
 
 
-def test_contenders_take_turns_and_the_order_turns_round():
+def test_contenders_are_interleaved_and_the_order_alternates():
     timing = load(BENCHMARKS / "timing.py")
     calls = []
     runs = {name: lambda name=name: calls.append(name) for name in "abc"}
@@ -83,8 +83,8 @@ def test_contenders_take_turns_and_the_order_turns_round():
     assert len(timing.interleaved(runs, rounds=4)) == 4
 
 
-def test_the_time_of_other_processes_is_seen(monkeypatch):
-    """A clock of CPU time would count none of it, on one thread."""
+def test_the_time_of_child_processes_is_counted(monkeypatch):
+    """A clock of this process's CPU time would count none of it."""
     torch = pytest.importorskip("torch")
     monkeypatch.setattr(torch, "get_num_threads", lambda: 1)
     monkeypatch.syspath_prepend(str(BENCHMARKS))
@@ -99,7 +99,7 @@ def test_the_time_of_other_processes_is_seen(monkeypatch):
             sys.modules.pop(name, None)
 
 
-def test_the_slope_is_the_exponent(monkeypatch):
+def test_the_log_log_slope_is_the_exponent(monkeypatch):
     monkeypatch.syspath_prepend(str(BENCHMARKS))
     try:
         scaling = load(BENCHMARKS / "scaling.py")

@@ -1,4 +1,4 @@
-"""The examples of the top README run, and its links lead somewhere."""
+"""The examples of the top-level README run, and its links resolve."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ def test_a_python_example_runs(example):
     subprocess.run([sys.executable, "-c", example], check=True)
 
 
-def test_the_commands_run_in_their_order(tmp_path):
-    """Training is cut short; `nox -s pictures` runs it in full."""
+def test_the_commands_run_in_order(tmp_path):
+    """Training is shortened here; `nox -s pictures` runs it in full."""
     assert len(COMMANDS) >= 3
     for command in COMMANDS:
         prompt, python, *arguments = shlex.split(command)
@@ -38,7 +38,7 @@ def test_the_commands_run_in_their_order(tmp_path):
         subprocess.run([sys.executable, *arguments, *quick], check=True, cwd=tmp_path)
 
 
-def test_the_two_commands_are_those_that_ci_runs():
+def test_the_two_commands_are_the_ones_ci_runs():
     (block,) = re.findall(r"```sh\n(.*?)```", README, re.DOTALL)
     _, train, test = block.splitlines()
     assert train.endswith("python -m psdenets.train --cut vertical")
@@ -46,7 +46,7 @@ def test_the_two_commands_are_those_that_ci_runs():
     assert "nox -s tests" in (ROOT / ".ci" / "run").read_text()
 
 
-def test_every_link_within_the_repository_leads_somewhere():
+def test_every_link_within_the_repository_resolves():
     targets = [t for t in re.findall(r"\]\(([^)]+)\)", README) if "://" not in t]
     assert len(targets) >= 10
     missing = [t for t in targets if not (ROOT / t.partition("#")[0]).exists()]

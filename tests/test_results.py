@@ -1,4 +1,4 @@
-"""docs/results.py writes what the run directories hold, and says what was not measured."""
+"""docs/results.py tabulates the run directories and lists the runs that are missing."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def row_of(name, runs):
     return [cell.strip() for cell in row.strip("|").split("|")]
 
 
-def test_a_row_has_the_numbers_of_its_run_and_its_verdict(tmp_path):
+def test_a_row_shows_the_metrics_of_its_run_and_its_verdict(tmp_path):
     run = tmp_path / "digits-none"
     assert train([*shlex.split(QUICK), "--out", str(run)]) == 0
     assert evaluate([str(run), "--ood", "noise", "--out", str(run / "ood-noise")]) == 0
@@ -40,14 +40,14 @@ def test_a_row_has_the_numbers_of_its_run_and_its_verdict(tmp_path):
     assert row_of("digits-none", tmp_path)[-1] == "yes"
 
 
-def test_runs_that_are_not_there_are_said_to_be_missing(tmp_path):
+def test_missing_runs_are_listed_by_command(tmp_path):
     page = load().page(tmp_path)
     for name in load().RUNS.values():
         assert name.command in page
     assert "| `" not in page
 
 
-def test_every_row_is_a_command_that_the_parser_takes():
+def test_every_row_is_a_valid_command():
     from psdenets import cli
 
     for run in load().RUNS.values():
@@ -55,7 +55,7 @@ def test_every_row_is_a_command_that_the_parser_takes():
         assert cli.configure(cli.parse(cli.train_parser(), arguments), arguments).epochs >= 1
 
 
-def test_a_system_has_a_row_once_all_its_seeds_are_there(tmp_path):
+def test_a_system_has_a_row_once_all_its_seeds_have_run(tmp_path):
     results = load()
     flags = "--model resnet32 --width 4 --epochs 1 --limit-train 64 --limit-test 40 --batch-size 32 --threads 1"
     values = []
@@ -72,7 +72,7 @@ def test_a_system_has_a_row_once_all_its_seeds_are_there(tmp_path):
     assert "`python -m psdenets.train --model resnet32 --seed K`" in cells
 
 
-def test_every_system_is_a_command_that_the_parser_takes(tmp_path):
+def test_every_system_is_a_valid_command(tmp_path):
     from psdenets import cli
 
     (tmp_path / "metrics.json").write_text('{"seconds": 3.0}')

@@ -1,4 +1,4 @@
-"""report.html as a person sees it, in headless Chromium: `nox -s page` installs the browser and runs this."""
+"""report.html in headless Chromium; `nox -s page` installs the browser and runs these tests."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def page(run, request, tmp_path):
         driver.quit()
 
 
-def test_every_picture_is_in_the_page_itself_and_is_shown(page):
+def test_every_image_is_embedded_in_the_page_and_shown(page):
     pictures = page.execute_script(
         "return [...document.images].map(i => [i.src.slice(0, 5), i.complete, i.naturalWidth, i.clientWidth, i.alt])"
     )
@@ -50,7 +50,7 @@ def test_every_picture_is_in_the_page_itself_and_is_shown(page):
     assert page.get_log("browser") == []
 
 
-def test_the_page_fits_its_window_and_says_what_was_measured(page, run):
+def test_the_page_fits_its_window_and_shows_the_metrics(page, run):
     assert page.execute_script("return document.documentElement.scrollWidth <= window.innerWidth")
     metrics = json.loads((run / "metrics.json").read_text())
     text = page.find_element("tag name", "body").text
@@ -58,5 +58,5 @@ def test_the_page_fits_its_window_and_says_what_was_measured(page, run):
         assert expected in text
 
 
-def test_a_picture_of_the_page_is_kept_to_look_at(page):
+def test_a_screenshot_of_the_page_is_saved(page):
     assert page.save_screenshot(str(PICTURE.with_stem(f"{PICTURE.stem}-{page.get_window_size()['width']}")))
