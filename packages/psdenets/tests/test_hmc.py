@@ -347,7 +347,7 @@ def test_log_density_of_the_model_is_of_normalised_pixels():
 def test_a_fresh_model_draws_zeros_and_has_no_kl():
     model = HMC(Config(**FEW), SPECS["digits"])
     x, _ = two_images()
-    assert model.census() == {"weights": 64 * 3 + 3 + 3 * 10 + 10}
+    assert model.parameter_counts() == {"weights": 64 * 3 + 3 + 3 * 10 + 10}
     assert model.draw(3).kl.tolist() == [0.0, 0.0, 0.0]
     assert model.logits(x, model.draw(3)).shape == (3, 2, 10)
     torch.testing.assert_close(

@@ -147,7 +147,7 @@ def test_normalisation_layers_stay_numbers_and_vbll_draws_its_head_alone():
     assert is_of_the_head("head.weight")
     model = trainable_of(Config(model="vbll", **values_of_model("vbll", "digits", "")), DIGITS).eval()
     assert set(model.log_std) == {"head/weight", "head/bias"}
-    assert model.census()["log_std"] == 650
+    assert model.parameter_counts()["log_std"] == 650
     weights = model.draw(2, at())
     features = model.net.features(model.normalised(torch.rand(3, 1, 8, 8, generator=at(3))))
     x = torch.rand(3, 1, 8, 8, generator=at(3))

@@ -52,7 +52,7 @@ def test_every_cut_gives_logits_a_kl_and_a_distribution(cut, blocks):
     assert logits.shape == (3, 10)
     assert (kl.item() > 0) == (cut != "none")
     probs = model.predict_proba(images(), samples=3, generator=at())
-    torch.testing.assert_close(probs.sum(-1), torch.ones(3), rtol=0, atol=1e-6)
+    torch.testing.assert_close(probs.sum(-1), torch.ones(3, dtype=torch.float64), rtol=0, atol=1e-12)
     (logits.sum() + kl).backward()
     assert all(p.grad is not None and torch.isfinite(p.grad).all() for p in model.parameters())
 
@@ -207,17 +207,17 @@ def test_gain_scales_the_initial_weights():
     torch.testing.assert_close(scaled, 3 * plain, rtol=0, atol=0)
 
 
-def test_census_of_the_papers_networks():
+def test_parameter_counts_of_the_papers_networks():
     meanfield = {"head": "meanfield"}
     from psdenets import preset
 
-    mnist = build(preset("mnist-ode-first", **meanfield)).census()
+    mnist = build(preset("mnist-ode-first", **meanfield)).parameter_counts()
     assert mnist["w0"] == 19_978
     assert sum(mnist.values()) == 155_746  # as many as the published code trains
-    cifar = build(preset("cifar10-ode-first", **meanfield)).census()
+    cifar = build(preset("cifar10-ode-first", **meanfield)).parameter_counts()
     assert cifar["w0"] == 600_300
     assert sum(cifar.values()) == 5_470_400
-    assert build("cifar10-fix-w2").census()["w_t2"] == 600_300
+    assert build("cifar10-fix-w2").parameter_counts()["w_t2"] == 600_300
 
 
 def test_scales_halve_the_image_and_quadruple_the_channels():

@@ -71,10 +71,10 @@ def test_rows_of_the_ablation_over_the_ratio(order, percent):
 @pytest.mark.parametrize("name", PRESETS)
 def test_every_preset_builds(name):
     model = build(preset(name, width=2, drift="1-2-1"))
-    assert sum(model.census().values()) > 0
+    assert sum(model.parameter_counts().values()) > 0
     if isinstance(model, Classifier):
         assert len(model.deep_blocks) == sum(model.config.scales)
-        assert model.census()["w0"] > 0
+        assert model.parameter_counts()["w0"] > 0
 
 
 @pytest.mark.parametrize("name", [name for name in PRESETS if PRESETS[name].get("model", "psde") != "psde"])

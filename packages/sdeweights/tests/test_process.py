@@ -119,7 +119,7 @@ def test_value_after_t2_that_was_given_is_copied():
     assert all((process.w_t2 == 1).all() for process in processes)
 
 
-def test_parameter_census_is_that_of_the_paper():
+def test_parameter_count_is_that_of_the_paper():
     d, h = 10, 2 * 128 * 2 + 4 * (2 + 128 + 2)
     for cut, extra in [(Cut.ode_first(0.1), 0), (Cut.sde_first(0.1, "fixed"), 0), (Cut.sde_first(0.1, "learned"), d)]:
         process = WeightProcess(torch.zeros(d), PriorPlus(PRIOR, BottleneckDrift(d, "2-128-2")), PRIOR, cut)

@@ -16,6 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from psdenets.errors import BadInput
+from psdenets.models.likelihoods import CATEGORICAL
 
 if TYPE_CHECKING:
     from psdenets.config import Config
@@ -45,6 +46,7 @@ class ImageClassifier(nn.Module, ABC):
     def __init__(self, config: Config, spec: ImageSpec) -> None:
         super().__init__()
         self.config, self.spec = config, spec
+        self.likelihood = CATEGORICAL
         self.register_buffer("mean", torch.tensor(spec.mean)[:, None, None], persistent=False)
         self.register_buffer("std", torch.tensor(spec.std)[:, None, None], persistent=False)
 
@@ -57,8 +59,8 @@ class ImageClassifier(nn.Module, ABC):
         """Images (N, C, H, W) in [0, 1] -> logits (S, N, classes)."""
 
     @abstractmethod
-    def census(self) -> dict[str, int]:
-        """How many numbers are trained, by kind."""
+    def parameter_counts(self) -> dict[str, int]:
+        """Number of trainable parameters by kind."""
 
     def draw_in_groups(self, samples: int, generator: torch.Generator | None = None) -> Iterator[Any]:
         """The weights that ``draw`` gives, in groups of samples that fit into memory."""
@@ -96,7 +98,9 @@ class ImageClassifier(nn.Module, ABC):
         return_samples: bool = False,
         batch_size: int = 500,
     ) -> Tensor:
-        """Class probabilities averaged over weight samples, (N, classes); those of each sample, (S, N, classes).
+        """Class probabilities averaged over weight samples, (N, classes); float64 on the CPU.
+
+        With `return_samples` those of each sample, (S, N, classes).
 
         Probabilities are averaged, not logits or log-probabilities: only their average is a distribution that the
         posterior predicts.
@@ -110,13 +114,12 @@ class ImageClassifier(nn.Module, ABC):
         batches: Sequence[Tensor],
         samples: int,
         generator: torch.Generator | None = None,
-        dtype: torch.dtype | None = None,
         after_batch: Callable[[], None] = lambda: None,
     ) -> tuple[Tensor, Tensor]:
         """(probabilities (S, N, classes), kl (S,)) of many images under the same samples, in bounded memory.
 
-        What samples share is computed once for each batch, whatever the number of groups. With a dtype, probabilities
-        are computed in it on the CPU, as not every accelerator has float64.
+        What the samples share is computed once per batch, whatever the number of groups. Probabilities are float64
+        on the CPU.
         """
         states: list[Any] = []
         probs, kl = [], []
@@ -125,7 +128,7 @@ class ImageClassifier(nn.Module, ABC):
             for b, x in enumerate(batches):
                 state = states[b] if b < len(states) else self.shared(x, weights)
                 out = self.rest(state, weights)
-                group.append((out if dtype is None else out.cpu().to(dtype)).softmax(-1))
+                group.append(self.likelihood.predictive(out))
                 if len(states) <= b and len(weights.kl) < samples:
                     states.append(state)
                 after_batch()

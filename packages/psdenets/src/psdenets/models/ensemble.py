@@ -38,7 +38,7 @@ class Ensemble(ImageClassifier):
         members = [cast("ImageClassifier", member) for member in self.members]
         return torch.cat([member.logits(x, member.draw(1)) for member in members[: len(weights.kl)]])
 
-    def census(self) -> dict[str, int]:
+    def parameter_counts(self) -> dict[str, int]:
         return {"weights": sum(p.numel() for p in self.members.parameters())}
 
 

@@ -92,7 +92,7 @@ class LastLayerLaplace(ImageClassifier):
         v = deviations.square().sum(-1)
         return (h @ weight.mT + bias) / (1 + math.pi / 8 * v).sqrt()
 
-    def census(self) -> dict[str, int]:
+    def parameter_counts(self) -> dict[str, int]:
         return {"weights": sum(p.numel() for p in self.net.parameters())}
 
 

@@ -116,7 +116,7 @@ class MeanField(ImageClassifier):
         parts = [gaussian_kl(means[name], self.log_std[_key(name)], self.config.prior_std) for name in self.names]
         return torch.stack(parts).sum()
 
-    def census(self) -> dict[str, int]:
+    def parameter_counts(self) -> dict[str, int]:
         stds = sum(p.numel() for p in self.log_std.values())
         means = sum(p.numel() for p in self.net.parameters())
         return {"weights": means, "log_std": stds}

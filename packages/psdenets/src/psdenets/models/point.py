@@ -41,5 +41,5 @@ class PointEstimate(ImageClassifier):
         out: Tensor = self.net(self.normalised(x))
         return out.expand(len(weights.kl), -1, -1)
 
-    def census(self) -> dict[str, int]:
+    def parameter_counts(self) -> dict[str, int]:
         return {"weights": sum(p.numel() for p in self.net.parameters())}

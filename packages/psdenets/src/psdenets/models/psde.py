@@ -236,7 +236,7 @@ class Classifier(ImageClassifier):
         """KL of the last layer."""
         return self.head.kl()
 
-    def census(self) -> dict[str, int]:
+    def parameter_counts(self) -> dict[str, int]:
         """How many numbers are trained: w0 and theta (and w_t2), and those outside the weight process."""
         blocks = [block.process for block in self.deep_blocks]
         return {

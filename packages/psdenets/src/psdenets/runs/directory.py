@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from psdenets.config import Config
-from psdenets.errors import BadInput
 from psdenets.data.spec import ImageSpec
+from psdenets.errors import BadInput
 from psdenets.runs.files import write_json
 
 

@@ -14,21 +14,21 @@ from psdenets.errors import BadInput
 
 def atomically(path: Path, write: Callable[[Path], None]) -> None:
     """Write a file through ``write``, so that ``path`` holds the old content or the new one, whatever happens."""
-    beside = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        write(beside)
-        flush(beside)
-        beside.replace(path)
+        write(temporary)
+        flush(temporary)
+        temporary.replace(path)
         flush(path.parent)
     except OSError as error:
         with suppress(OSError):
-            beside.unlink()
+            temporary.unlink()
         raise BadInput(
             f"could not write {path}: {error.strerror or error}; what was there before is untouched"
         ) from None
     except BaseException:
-        beside.unlink(missing_ok=True)
+        temporary.unlink(missing_ok=True)
         raise
 
 
@@ -44,13 +44,13 @@ def flush(path: Path) -> None:
 def write_json(path: Path, value: Any) -> None:
     """Atomically, as text that any JSON reader takes: NaN and infinity are refused."""
     text = json.dumps(value, indent=2, allow_nan=False) + "\n"
-    atomically(path, lambda beside: _write_text(beside, text))
+    atomically(path, lambda temporary: _write_text(temporary, text))
 
 
 def write_lines(path: Path, records: Iterable[dict[str, Any]]) -> None:
     """Atomically, one JSON object a line."""
     text = "".join(json.dumps(record, allow_nan=False) + "\n" for record in records)
-    atomically(path, lambda beside: _write_text(beside, text))
+    atomically(path, lambda temporary: _write_text(temporary, text))
 
 
 def _write_text(path: Path, text: str) -> None:

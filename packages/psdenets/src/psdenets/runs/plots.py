@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from psdenets.models.base import ImageClassifier
-    from psdenets.runs.predictions import Predictions
     from psdenets.runs.directory import RunDir
+    from psdenets.runs.predictions import Predictions
 
 _COLOURS = {"train": bnn_plots.GREY, "val": bnn_plots.ORANGE, "test": bnn_plots.BLUE}
 _LINES = {"train": ":", "val": "--", "test": "-"}

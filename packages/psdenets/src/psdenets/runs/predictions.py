@@ -1,4 +1,4 @@
-"""Predictions on many images, and the numbers of a run that come from them. The metrics themselves are bnneval's."""
+"""Predictions on many images, and the metrics computed from them."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import numpy as np
 import torch
 
-from bnneval import accuracy, brier, ece, mean_probs, nll, predictive_entropy
 from psdenets.data.images import to_unit
+from psdenets.models.likelihoods import CATEGORICAL, Likelihood
 
 if TYPE_CHECKING:
+    import numpy as np
     from numpy.typing import NDArray
     from torch import Tensor
 
@@ -21,23 +21,19 @@ if TYPE_CHECKING:
 
 
 class Predictions(NamedTuple):
-    """Probabilities (S, N, C) of S weight samples, labels (N,), and the mean KL of the samples."""
+    """What S weight samples predict for N images, the labels (N,), and the mean KL of the samples.
+
+    For a categorical likelihood `probs` are probabilities (S, N, C).
+    """
 
     probs: NDArray[np.float64]
     labels: NDArray[np.int64]
     kl: float
+    likelihood: Likelihood = CATEGORICAL
 
     def metrics(self) -> dict[str, float]:
-        """Accuracy, ECE, NLL and Brier score of the averaged probabilities, mean entropy, KL; fractions, nats."""
-        mean = mean_probs(self.probs)
-        return {
-            "accuracy": accuracy(mean, self.labels),
-            "ece": ece(mean, self.labels),
-            "nll": nll(mean, self.labels),
-            "brier": brier(mean, self.labels),
-            "entropy": float(predictive_entropy(mean).mean()),
-            "kl": self.kl,
-        }
+        """Metrics of the mixture over weight samples, and the KL."""
+        return {**self.likelihood.metrics(self.probs, self.labels), "kl": self.kl}
 
 
 @torch.no_grad()
@@ -49,18 +45,15 @@ def predict(
     batch_size: int = 500,
     after_batch: Callable[[], None] = lambda: None,
 ) -> Predictions:
-    """Probabilities of all images under the same S weight samples, whatever the batch size.
-
-    Softmax in float64: in float32 a probability underflows to 0 at a logit gap of 104, and the NLL is infinite.
-    """
+    """Predict all images with the same S weight samples, whatever the batch size."""
     batches = Batches(images.pixels, batch_size, model.mean.device)
-    probs, kl = model.predict_batches(batches, samples, generator, torch.float64, after_batch)
-    return Predictions(probs.cpu().numpy(), images.labels.numpy(), float(kl.mean() + model.head_kl()))
+    probs, kl = model.predict_batches(batches, samples, generator, after_batch)
+    return Predictions(probs.numpy(), images.labels.numpy(), float(kl.mean() + model.head_kl()), model.likelihood)
 
 
 @dataclass(frozen=True)
 class Batches(Sequence["Tensor"]):
-    """Pixels as images in [0, 1], batch by batch, made when they are asked for."""
+    """Pixels as images in [0, 1], batch by batch, converted on access."""
 
     pixels: Tensor
     size: int

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from psdenets.runs.weights import save_weights
-from psdenets.runs.plots import draw_plots
-from psdenets.runs.predictions import Predictions, predict
-from psdenets.runs.html_report import write_report
 from psdenets.runs.directory import RunDir, versions
 from psdenets.runs.files import atomically, write_json
+from psdenets.runs.html_report import write_report
+from psdenets.runs.plots import draw_plots
+from psdenets.runs.predictions import Predictions, predict
+from psdenets.runs.weights import save_weights
 from psdenets.seeds import generator
 
 if TYPE_CHECKING:
@@ -21,29 +21,29 @@ if TYPE_CHECKING:
     from psdenets.models.base import ImageClassifier
 
 
-class Course(NamedTuple):
-    """How a model came to be: a record of each epoch, training time, and what else metrics.json should hold."""
+class History(NamedTuple):
+    """How a model was trained: one record per epoch, the training time, and further entries of metrics.json."""
 
-    history: list[dict[str, Any]]
+    epochs: list[dict[str, Any]]
     seconds: float
     facts: dict[str, Any]
 
 
-def write_results(run: RunDir, config: Config, model: ImageClassifier, test: Images, course: Course) -> str:
+def write_results(run: RunDir, config: Config, model: ImageClassifier, test: Images, history: History) -> str:
     """Write everything that a finished run holds; returns the summary to print."""
     atomically(run.file("model.safetensors"), lambda path: save_weights(model.state_dict(), path))
     predictions = predict(model, test, config.final_samples, generator(config.seed, "final"))
     metrics = {
         **predictions.metrics(),
-        "seconds": round(course.seconds, 3),
-        **course.facts,
+        "seconds": round(history.seconds, 3),
+        **history.facts,
         "test_samples": len(predictions.probs),
-        "parameters": model.census(),
+        "parameters": model.parameter_counts(),
         "seed": config.seed,
         "versions": versions(),
     }
     save_predictions(run, "predictions.npz", predictions)
-    draw_plots(run, predictions, model, course.history)
+    draw_plots(run, predictions, model, history.epochs)
     write_report(run, config, metrics, predictions, test)
     write_json(run.file("metrics.json"), metrics)
     return summary(metrics, run)

@@ -30,4 +30,5 @@ def load_weights(path: Path) -> dict[str, Tensor]:
 
 
 def plain(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Detached copies on the CPU in contiguous memory, the form that safetensors can write."""
     return {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}

@@ -13,7 +13,7 @@ from psdenets.models.ensemble import Ensemble, member_config
 from psdenets.runs.directory import RunDir
 from psdenets.runs.files import write_lines
 from psdenets.runs.loading import load
-from psdenets.runs.results import Course, write_results
+from psdenets.runs.results import History, write_results
 from psdenets.training.session import begin, descend, device_of, resume_command
 
 
@@ -35,7 +35,7 @@ def train_members(config: Config, run: RunDir) -> int:
     return 0
 
 
-def _joined(run: RunDir, members: list[RunDir]) -> Course:
+def _joined(run: RunDir, members: list[RunDir]) -> History:
     """The epochs of all members, one after the other, and the sum of their times."""
     records = [_epochs(member.path, k) for k, member in enumerate(members)]
     write_lines(run.file("metrics.jsonl"), [record for part in records for record in part])
@@ -45,7 +45,7 @@ def _joined(run: RunDir, members: list[RunDir]) -> Course:
         "steps": sum(m["steps"] for m in finals),
         "members": [{"accuracy": m["accuracy"], "ece": m["ece"], "nll": m["nll"]} for m in finals],
     }
-    return Course(records[0], sum(m["seconds"] for m in finals), facts)
+    return History(records[0], sum(m["seconds"] for m in finals), facts)
 
 
 def _epochs(folder: Path, member: int) -> list[dict[str, Any]]:

@@ -19,7 +19,7 @@ from psdenets.models.hmc.model import HMC
 from psdenets.models.nets.resnet import ResNet
 from psdenets.runs.directory import RunDir
 from psdenets.runs.files import write_lines
-from psdenets.runs.results import Course, write_results
+from psdenets.runs.results import History, write_results
 from psdenets.training.hmc_chains import estimate, run_chains
 from psdenets.training.session import INTERRUPTED, Stopped, begin, resume_command, stoppable
 
@@ -59,8 +59,8 @@ def sample(config: Config, run: RunDir) -> int:
         "divergences": [chain.divergences for chain in chains],
         "mixing": {name: values._asdict() for name, values in mixing.items()},
     }
-    course = Course([], sum(chain.seconds for chain in chains), facts)
-    sys.stdout.write(write_results(run, config, model, splits.test, course))
+    history = History([], sum(chain.seconds for chain in chains), facts)
+    sys.stdout.write(write_results(run, config, model, splits.test, history))
     return 0
 
 

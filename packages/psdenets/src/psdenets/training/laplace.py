@@ -14,7 +14,7 @@ from psdenets.models.laplace import fitted, laplace_torch, resnet_in
 from psdenets.runs.directory import RunDir
 from psdenets.runs.files import write_lines
 from psdenets.runs.loading import load, read_config
-from psdenets.runs.results import Course, write_results
+from psdenets.runs.results import History, write_results
 from psdenets.training.session import begin, device_of
 
 _ITS_OWN = (
@@ -55,6 +55,6 @@ def approximate(config: Config, run: RunDir) -> int:
     write_lines(run.file("metrics.jsonl"), history)
     facts = {name: before[name] for name in ("epochs", "steps", "selected_epoch")} | {"fit_seconds": round(seconds, 3)}
     sys.stdout.write(
-        write_results(run, config, approximation, splits.test, Course(history, before["seconds"] + seconds, facts))
+        write_results(run, config, approximation, splits.test, History(history, before["seconds"] + seconds, facts))
     )
     return 0

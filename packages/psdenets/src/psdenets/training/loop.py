@@ -232,7 +232,7 @@ class Trainer:
         self._probs, self._labels, self._sums = [], [], {"loss": 0.0, "kl": 0.0}
 
     def _note(self, loss: Tensor, nll: Tensor, kl: Tensor, logits: Tensor, labels: Tensor) -> StepReport:
-        probs, labels = logits.detach().cpu().double().softmax(-1).mean(0), labels.cpu()
+        probs, labels = self.model.likelihood.predictive(logits).mean(0), labels.cpu()
         self._probs.append(probs)
         self._labels.append(labels)
         report = StepReport(loss.item(), nll.item(), kl.item(), (probs.argmax(-1) == labels).double().mean().item())

@@ -11,7 +11,8 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from torch import Tensor
-from torch.nn import functional as F
+
+from psdenets.models.likelihoods import CATEGORICAL
 
 
 class Loss(NamedTuple):
@@ -41,7 +42,7 @@ def objective(logits: Tensor, labels: Tensor, kl: Tensor, head_kl: Tensor, kappa
 
 def mean_nll(logits: Tensor, labels: Tensor) -> Tensor:
     """Over images and samples, logits (S, N, C) and labels (N,)."""
-    return F.cross_entropy(logits.flatten(0, 1), labels.repeat(len(logits)))
+    return CATEGORICAL.mean_nll(logits, labels)
 
 
 def with_kl(nll: Tensor, kl: Tensor, head_kl: Tensor, kappa: float, n_train: int) -> Loss:

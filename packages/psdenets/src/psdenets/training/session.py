@@ -22,7 +22,7 @@ from psdenets.models.registry import trainable_of
 from psdenets.nn.scales import block_shapes
 from psdenets.runs.directory import RunDir
 from psdenets.runs.files import write_lines
-from psdenets.runs.results import Course, write_results
+from psdenets.runs.results import History, write_results
 from psdenets.systems import FLOWS, MEAN_FIELD
 from psdenets.training.allocator import keep_freed_memory
 from psdenets.training.checkpoint import Checkpoints
@@ -135,8 +135,8 @@ def _finish(trainer: Trainer, run: RunDir) -> int:
         "steps": at.step,
         "selected_epoch": at.best_epoch if config.select == "best" else at.epoch,
     }
-    course = Course(at.history, at.seconds + time.perf_counter() - started, facts)
-    sys.stdout.write(write_results(run, config, model, trainer.splits.test, course))
+    history = History(at.history, at.seconds + time.perf_counter() - started, facts)
+    sys.stdout.write(write_results(run, config, model, trainer.splits.test, history))
     return 0
 
 
@@ -154,7 +154,7 @@ def _finished(trainer: Trainer) -> ImageClassifier:
 
 
 def _opening(config: Config, splits: Splits, trainer: Trainer, run: RunDir) -> str:
-    numbers = sum(trainer.model.census().values())
+    numbers = sum(trainer.model.parameter_counts().values())
     noisy = config.cut != "none" or config.model in MEAN_FIELD
     noise = f"kappa {config.kl_weight:g} (temperature {2 * config.kl_weight:g})" if noisy else "no noise"
     name = f"psde with cut {config.cut}" if config.model == "psde" else config.model

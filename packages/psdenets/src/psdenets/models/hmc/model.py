@@ -134,7 +134,7 @@ class HMC(ImageClassifier):
         """Normalised pixels (N, p), as precise as the draws; laid out by pixel: gradients are a third faster so."""
         return self.normalised(x.to(self.draws.dtype)).flatten(1).mT.contiguous().mT
 
-    def census(self) -> dict[str, int]:
+    def parameter_counts(self) -> dict[str, int]:
         """How many weights each draw has."""
         return {"weights": self.network.size}
 

@@ -1,0 +1,80 @@
+"""What the outputs of a network say about a target: its likelihood, the predictive distribution, and the metrics.
+
+    Categorical:   p(y | logits) = softmax(logits)_y,     NLL = -log p(y | logits),  in nats
+
+Metrics are computed from float64 probabilities, and this is the only place that makes them: in float32 a probability
+underflows to 0 at a logit gap of 104, and its NLL is infinite.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from bnneval import accuracy, brier, ece, mean_probs, nll, predictive_entropy
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+
+class Likelihood(Protocol):
+    """A family p(target | outputs); S weight samples, N images, K outputs per image."""
+
+    @property
+    def name(self) -> str:
+        """The value of `--likelihood`."""
+        ...
+
+    def outputs(self, targets: int) -> int:
+        """Number of outputs of the head, given the number of classes (or of regression targets)."""
+        ...
+
+    def mean_nll(self, outputs: Tensor, targets: Tensor) -> Tensor:
+        """Mean NLL over samples and images in nats, a scalar to descend on; outputs (S, N, K)."""
+        ...
+
+    def predictive(self, outputs: Tensor) -> Tensor:
+        """Parameters of the distribution that each weight sample predicts, (S, N, ...), float64 on the CPU."""
+        ...
+
+    def metrics(self, predictive: NDArray[np.float64], targets: NDArray[np.int64]) -> dict[str, float]:
+        """Metrics of the mixture over weight samples, by name."""
+        ...
+
+
+@dataclass(frozen=True)
+class Categorical:
+    """One of C classes; the outputs are C logits and the predictive distribution is C probabilities."""
+
+    name: str = "categorical"
+
+    def outputs(self, targets: int) -> int:
+        """One logit per class."""
+        return targets
+
+    def mean_nll(self, outputs: Tensor, targets: Tensor) -> Tensor:
+        """Cross-entropy of logits (S, N, C) and labels (N,), the mean over samples and images."""
+        return F.cross_entropy(outputs.flatten(0, 1), targets.repeat(len(outputs)))
+
+    def predictive(self, outputs: Tensor) -> Tensor:
+        """Probabilities (S, N, C). Converted on the CPU: not every accelerator has float64."""
+        return outputs.detach().cpu().to(torch.float64).softmax(-1)
+
+    def metrics(self, predictive: NDArray[np.float64], targets: NDArray[np.int64]) -> dict[str, float]:
+        """Accuracy, ECE, NLL, Brier score and mean entropy of the averaged probabilities; fractions and nats."""
+        mean = mean_probs(predictive)
+        return {
+            "accuracy": accuracy(mean, targets),
+            "ece": ece(mean, targets),
+            "nll": nll(mean, targets),
+            "brier": brier(mean, targets),
+            "entropy": float(predictive_entropy(mean).mean()),
+        }
+
+
+CATEGORICAL: Likelihood = Categorical()
