@@ -3,7 +3,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -59,13 +59,19 @@ def command() -> Callable[..., subprocess.CompletedProcess[str]]:
 
 
 @pytest.fixture(scope="session")
-def small_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A finished run on the digits."""
+def small_run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """A finished run on the digits. Tests share it: one that changed it would make others depend on their order."""
     from psdenets.train import main
 
     path = tmp_path_factory.mktemp("runs") / "small"
     assert main(["--out", str(path), *SMALL]) == 0
-    return path
+    before = _contents(path)
+    yield path
+    assert _contents(path) == before
+
+
+def _contents(path: Path) -> dict[str, bytes]:
+    return {str(file.relative_to(path)): file.read_bytes() for file in path.rglob("*") if file.is_file()}
 
 
 # What every system of Table 1 needs for a run of seconds.

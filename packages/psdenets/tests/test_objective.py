@@ -22,6 +22,13 @@ def test_loss_by_hand():
     assert loss.loss.item() == pytest.approx(nll + (0.25 * 2 * 4 + 7) / 10, rel=1e-12)
 
 
+@pytest.mark.parametrize("kappa", [0.0, 1e-3, 0.5, 2.0])
+def test_the_kl_of_the_head_has_the_weight_1_over_n_whatever_kappa_is(kappa):
+    logits, labels, zero = torch.zeros(1, 1, 2), torch.tensor([0]), torch.zeros(())
+    without, with_head = (objective(logits, labels, zero[None], head, kappa, 10).loss for head in (zero, zero + 7))
+    assert (with_head - without).item() == pytest.approx(7 / 10, rel=1e-6)  # float32; kappa / n would give 0.7 * kappa
+
+
 def test_kappa_one_half_is_the_exact_elbo():
     """n * loss = -E log p(D | w) + KL(q || p), with the KL as the path and the head state it."""
     model = build(Config(width=4, steps=4, drift="1-4-1", cut="full", head="meanfield")).double()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 from html.parser import HTMLParser
 
 import numpy as np
@@ -97,6 +98,15 @@ def test_evaluate_refuses_what_it_cannot_do(small_run, tmp_path, capsys):
     assert "at least 1" in failing(evaluate.main, capsys, small_run, "--samples", "0")
     assert "cannot corrupt" in failing(evaluate.main, capsys, small_run, "--corruptions", "--out", tmp_path / "e")
     assert "expected a run directory" in failing(evaluate.main, capsys, tmp_path / "nothing")
+
+
+def test_a_refused_evaluation_leaves_the_run_as_it_was(small_run, tmp_path, capsys):
+    run = tmp_path / "run"
+    shutil.copytree(small_run, run, ignore=shutil.ignore_patterns("evaluation"))
+    before = {path: path.read_bytes() for path in run.rglob("*") if path.is_file()}
+    assert "expected --ood" in failing(evaluate.main, capsys, run, "--ood", "mars")
+    assert {path: path.read_bytes() for path in run.rglob("*") if path.is_file()} == before
+    assert not (run / "evaluation").exists()
 
 
 def test_a_run_that_is_not_finished_cannot_be_loaded(small_run, tmp_path):

@@ -74,11 +74,11 @@ def evaluate(args: argparse.Namespace) -> str:
     samples, seed = args.samples or config.final_samples, config.seed if args.seed is None else args.seed
     out = RunDir(Path(args.out) if args.out else Path(args.run_dir) / "evaluation")
     test = load_splits(config).test
+    images = None if args.ood is None else load_test_images(args.ood, config, model.spec).first(args.limit_test)
     inside = predict(model, test, samples, generator(seed, "final"))
     save_predictions(out, "predictions.npz", inside)
     foreign = None
-    if args.ood is not None:
-        images = load_test_images(args.ood, config, model.spec).first(args.limit_test)
+    if images is not None:
         outside = predict(model, images, samples, generator(seed, "final"))
         save_predictions(out, "ood.npz", outside)
         foreign = outside.probs

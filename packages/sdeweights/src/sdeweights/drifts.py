@@ -57,7 +57,7 @@ class BottleneckDrift(nn.Module):
 
     Example:
         >>> sum(p.numel() for p in BottleneckDrift(19978, "1-32-1").parameters())
-        139983
+        120068
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""The one error that is not about arguments: an integration that left the finite numbers."""
+"""The one error that is not about arguments: an integration that produced a NaN or infinity."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ class NonFiniteState(ArithmeticError):
 
 
 def norm(x: Tensor) -> float:
-    """The largest Euclidean norm along the last axis, for messages: computed so that squares do not overflow.
+    """The largest Euclidean norm along the last axis, for messages; squares do not overflow.
 
     Example:
-        >>> norm(torch.tensor([3e200, 4e200], dtype=torch.float64))
-        5e+200
+        >>> f"{norm(torch.tensor([3e200, 4e200], dtype=torch.float64)):g}"
+        '5e+200'
     """
     x = x.detach().double()
     largest = float(x.abs().max())

@@ -2,8 +2,9 @@
 
     loss = mean NLL + kappa / n_train * int |u|^2 + KL_head / n_train,     int |u|^2 = 2 * (1/2 int |u|^2) = 2 KL
 
-n_train * loss is the negative ELBO exactly at kappa = 1/2. At any other kappa the KL is weighted by the temperature
-2 kappa; so is the KL of a mean-field baseline.
+n_train * loss is the negative ELBO exactly at kappa = 1/2. At any other kappa the path KL is weighted by the
+temperature 2 kappa, and so is the KL of a mean-field baseline. The KL of a mean-field head has the weight 1 / n_train
+at every kappa, as in the ELBO; the published code weights it by kappa / n_train.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from psdenets.models.likelihoods import CATEGORICAL
 
 
 class Loss(NamedTuple):
-    """The number to minimise and its parts, all scalars: KLs without any factor."""
+    """The loss and its parts, all scalars; the KLs are without their weights."""
 
     loss: Tensor
     nll: Tensor
@@ -30,27 +31,27 @@ def objective(logits: Tensor, labels: Tensor, kl: Tensor, head_kl: Tensor, kappa
     Args:
         logits: (S, N, C).
         labels: (N,).
-        kl: 1/2 int |u|^2 of each sample, or another KL of all weights, (S,).
-        head_kl: KL of the head.
+        kl: 1/2 int |u|^2 of each sample, or the KL of a mean-field baseline, (S,).
+        head_kl: KL of the head, weighted by 1 / n_train whatever kappa is.
         kappa: weight of int |u|^2.
         n_train: number of training images.
 
-    Example: at kappa = 1/2 a KL of 3 over 100 images adds 3 / 100.
+    Example: over 100 images a path KL of 3 adds 2 * kappa * 3 / 100, and a head KL of 3 adds 3 / 100.
     """
     return with_kl(mean_nll(logits, labels), kl, head_kl, kappa, n_train)
 
 
 def mean_nll(logits: Tensor, labels: Tensor) -> Tensor:
-    """Over images and samples, logits (S, N, C) and labels (N,)."""
+    """Mean NLL over images and samples, from logits (S, N, C) and labels (N,)."""
     return CATEGORICAL.mean_nll(logits, labels)
 
 
 def with_kl(nll: Tensor, kl: Tensor, head_kl: Tensor, kappa: float, n_train: int) -> Loss:
-    """The loss of a batch whose mean NLL is known."""
+    """Loss of a batch from its mean NLL and its KLs."""
     mean_kl = kl.mean()
     return Loss(nll + (2 * kappa * mean_kl + head_kl) / n_train, nll, mean_kl, head_kl)
 
 
 def kappa_at(epoch: float, kappa: float, warmup: float) -> float:
-    """kappa after so many epochs: rises linearly from 0 over the first ``warmup`` of them."""
+    """kappa after `epoch` epochs: it rises linearly from 0 over the first `warmup` epochs."""
     return kappa * min(1.0, epoch / warmup) if warmup > 0 else kappa
