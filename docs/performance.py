@@ -1,8 +1,8 @@
-"""PERFORMANCE.md and its plot from the figures in performance.json, which `nox -s bench -- --json` writes.
+"""Generate PERFORMANCE.md and its plot from performance.json, which `nox -s bench -- --json` writes.
 
     python docs/performance.py
 
-Text between the tables stands in performance-text.md, a section for each part; nothing in a table is typed by hand.
+The text between the tables is in performance-text.md, one section per part; no table is typed by hand.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def main() -> None:
 
 
 def page(measured: dict[str, Any], text: str) -> str:
-    """Texts and tables in turn."""
+    """The whole page: text and table of each part."""
     texts = sections(text)
     pieces = ["# Speed and memory", texts[""], asked(measured)]
     for part, title in TITLES.items():
@@ -45,18 +45,18 @@ def page(measured: dict[str, Any], text: str) -> str:
 
 
 def sections(text: str) -> dict[str, str]:
-    """Text by heading; what comes before the first has the empty one."""
+    """Text by heading; the text before the first heading has the key ""."""
     parts = re.split(r"^## (.*)$", text, flags=re.M)
     return {"": parts[0], **dict(zip(parts[1::2], parts[2::2], strict=True))}
 
 
 def asked(measured: dict[str, Any]) -> str:
-    """How many figures were asked for, and those that are not reached."""
+    """How many figures have a bound, and a table of those that miss it."""
     rows = [row for part in measured.values() for row in part["rows"] if row["holds"] is not None]
     missed = [row for row in rows if not row["holds"]]
     lines = [f"Of {len(rows)} figures with a bound, {len(rows) - len(missed)} hold."]
     if missed:
-        lines += ["These do not:", "", "| where | figure | asked | measured | fastest runs |", "|---|---|---|---|---|"]
+        lines += ["These do not:", "", "| where | figure | bound | measured | fastest runs |", "|---|---|---|---|---|"]
         lines += [
             f"| {row['where']} | {row['what']} | {bound(row)} | {number(row)} | {fastest(row)} |" for row in missed
         ]
@@ -64,11 +64,11 @@ def asked(measured: dict[str, Any]) -> str:
 
 
 def table(part: str, rows: Rows) -> str:
-    """Figures of a part, grouped by where they were measured."""
+    """Figures of one part, grouped by network and batch."""
     if part == "profile":
         return side_by_side(rows)
     best = any(row.get("fastest") is not None for row in rows)
-    heads = ["figure", "measured", *(["fastest runs"] if best else []), "asked"]
+    heads = ["figure", "measured", *(["fastest runs"] if best else []), "bound"]
     lines = ["| " + " | ".join(heads) + " |", "|---" * len(heads) + "|"]
     for where, group in itertools.groupby(rows, key=lambda row: row["where"]):
         lines.append(f"| **{where}** |" + " |" * (len(heads) - 1))
@@ -79,30 +79,30 @@ def table(part: str, rows: Rows) -> str:
 
 
 def side_by_side(rows: Rows) -> str:
-    """Kinds of operation down, contenders across."""
+    """One row per kind of operation, one column per contender."""
     columns = list(dict.fromkeys(row["where"] for row in rows))
     figures = {(row["what"], row["where"]): row["figure"] for row in rows}
     kinds = list(dict.fromkeys(row["what"] for row in rows))
-    lines = ["| milliseconds a solver step | " + " | ".join(columns) + " |", "|---" * (len(columns) + 1) + "|"]
+    lines = ["| milliseconds per solver step | " + " | ".join(columns) + " |", "|---" * (len(columns) + 1) + "|"]
     lines += [f"| {kind} | " + " | ".join(f"{figures[kind, c]:.2f}" for c in columns) + " |" for kind in kinds]
     sums = (sum(figures[kind, c] for kind in kinds) for c in columns)
     return "\n".join([*lines, "| sum | " + " | ".join(f"{s:.2f}" for s in sums) + " |"])
 
 
 def number(row: dict[str, Any]) -> str:
-    """With three digits and its unit."""
+    """The figure with three digits and its unit."""
     figure = row["figure"]
     text = f"{figure:.0f}" if figure >= 100 else f"{figure:.3g}"
     return f"{text} {row['unit']}".strip()
 
 
 def fastest(row: dict[str, Any]) -> str:
-    """The same figure of the fastest runs, where there is one."""
+    """The same figure computed from the fastest runs, if it was measured."""
     return "" if row.get("fastest") is None else number({**row, "figure": row["fastest"]})
 
 
 def bound(row: dict[str, Any]) -> str:
-    """What is asked, and whether it holds."""
+    """The bound, and whether it holds."""
     if row["holds"] is None:
         return ""
     words = f"≤ {row['most']:g}" if row["most"] is not None else f"≥ {row['least']:g}"
@@ -110,7 +110,7 @@ def bound(row: dict[str, Any]) -> str:
 
 
 def plot(rows: Rows, path: Path) -> None:
-    """One panel a series, both axes logarithmic, with a line of slope 1 through the last point."""
+    """One panel per series with logarithmic axes, and a line of slope 1 through the last point."""
     import matplotlib as mpl
 
     mpl.use("Agg")

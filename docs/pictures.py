@@ -1,7 +1,7 @@
-"""The pictures of the top README, made by the commands that stand beside them: `nox -s pictures`.
+"""Regenerate the figures of the top-level README with the commands shown there: `nox -s pictures`.
 
-The training display is the real one: the command runs in a pseudo-terminal, an emulator keeps its screen, and what
-stands there three quarters through the run is drawn. Everything else is copied from the run directory.
+The training display is real: the command runs in a pseudo-terminal, an emulator tracks its screen, and the screen three
+quarters through the run is drawn. The other figures are copied from the run directory.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ PICTURES = Path(__file__).parent / "pictures"
 
 
 def main() -> None:
-    """Train, evaluate, and keep the pictures."""
+    """Train, evaluate, and save the figures."""
     PICTURES.mkdir(exist_ok=True)
     with tempfile.TemporaryDirectory() as folder:
         run = Path(folder) / "runs" / "first"
@@ -44,7 +44,7 @@ def main() -> None:
 
 
 def record(command: list[str], folder: str) -> list[list[Text]]:
-    """Run `python -m ...` in a terminal of its own; its screens, one for each piece of output."""
+    """Run `python -m COMMAND` in a pseudo-terminal and return its screens, one for each chunk of output."""
     screen = pyte.Screen(COLUMNS, ROWS)
     stream = pyte.ByteStream(screen)
     process, terminal = pty.fork()
@@ -57,7 +57,7 @@ def record(command: list[str], folder: str) -> list[list[Text]]:
     while True:
         try:
             output = os.read(terminal, 65536)
-        except OSError:  # what Linux answers once the other side has closed
+        except OSError:  # raised on Linux once the other side has closed
             break
         if not output:
             break
@@ -70,7 +70,7 @@ def record(command: list[str], folder: str) -> list[list[Text]]:
 
 
 def lines_of(screen: pyte.Screen) -> list[Text]:
-    """The lines of a screen with their colours; empty ones at the end left out."""
+    """The lines of a screen with their colours, without empty lines at the end."""
     lines = []
     for y in range(screen.lines):
         line = Text()
@@ -85,14 +85,14 @@ def lines_of(screen: pyte.Screen) -> list[Text]:
 
 
 def style_of(cell: pyte.screens.Char) -> str:
-    """A cell's look in rich's words."""
+    """The style of a cell in rich's notation."""
     colour = f"#{cell.fg}" if re.fullmatch(r"[0-9a-f]{6}", cell.fg) else cell.fg.replace("brown", "yellow")
     words = [] if cell.fg == "default" else [colour]
     return " ".join([*words, *(["bold"] if cell.bold else [])])
 
 
 def draw_screen(lines: list[Text], path: Path) -> None:
-    """A terminal window as SVG."""
+    """Write a terminal window as SVG."""
     console = Console(record=True, width=COLUMNS, file=open(os.devnull, "w"))  # noqa: PTH123, SIM115 - ends with us
     for line in lines:
         console.print(line)

@@ -1,8 +1,8 @@
-"""The contact sheet of the README: 19 corruptions x 5 severities on real images.
+"""The contact sheet in the README: 19 corruptions x 5 severities on CIFAR-10 images.
 
     python benchmarks/contact_sheet.py --data DATA [--frost DIR] [--out contact-sheet.png] [--seed 0]
 
-DATA holds cifar-10-batches-bin (the binary version). Row r is test image r, clean at the left, then severities 1 to 5.
+DATA contains cifar-10-batches-bin (the binary version). Row r is test image r: clean, then severities 1 to 5.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ ZOOM, GAP, LABEL, HEAD = 2, 4, 150, 22
 
 
 def sheet(images: np.ndarray, frost: Path | None, seed: int) -> Image.Image:
-    """Two columns of rows, each a name, the clean image and five severities, every tile doubled in size."""
+    """Two columns of rows; each row is a name, the clean image and five severities, at twice their size."""
     ice = textures(frost)
     rows = (len(CORRUPTIONS) + 1) // 2
     tile = 32 * ZOOM + GAP
@@ -33,8 +33,8 @@ def sheet(images: np.ndarray, frost: Path | None, seed: int) -> Image.Image:
     for r, name in enumerate(CORRUPTIONS):
         left, top = (r // rows) * width, HEAD + (r % rows) * tile
         label = f"{name}\n({ice.source})" if name == "frost" else name
-        beside = (left + LABEL - 8, top + 32)
-        draw.multiline_text(beside, label.replace("_", " "), "black", font, anchor="rm", align="right")
+        right_end = (left + LABEL - 8, top + 32)
+        draw.multiline_text(right_end, label.replace("_", " "), "black", font, anchor="rm", align="right")
         tiles = [images[r], *(corrupt(images[r][None], name, s, seed, start=r, frost=ice)[0] for s in range(1, 6))]
         for k, pixels in enumerate(tiles):
             big = Image.fromarray(pixels).resize((32 * ZOOM, 32 * ZOOM), Image.Resampling.NEAREST)

@@ -2,7 +2,7 @@
 
     python benchmarks/entropy_rises.py --data DATA [--frost DIR] [--out DIR] [--epochs 4] [--images 1000] [--seed 0]
 
-DATA holds cifar-10-batches-bin (the binary version). Needs torch beside bnneval; one thread, about ten minutes.
+DATA contains cifar-10-batches-bin (the binary version). Requires torch. Takes about ten minutes on one thread.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from bnneval import evaluate_shift, mean_corruption_error, plots
 
 
 def cifar10(data: Path, *batches: str) -> tuple[np.ndarray, np.ndarray]:
-    """Images (N, 32, 32, 3) and labels (N,) of files of the binary version."""
+    """Images (N, 32, 32, 3) and labels (N,) from files of the binary version."""
     records = np.concatenate([np.fromfile(data / "cifar-10-batches-bin" / b, np.uint8) for b in batches]).reshape(
         -1, 3073
     )
@@ -30,13 +30,13 @@ def cifar10(data: Path, *batches: str) -> tuple[np.ndarray, np.ndarray]:
 
 
 def tensor(images: np.ndarray) -> torch.Tensor:
-    """Bytes to (N, 3, 32, 32) floats about 0, channels last."""
+    """Bytes to (N, 3, 32, 32) floats in [-1, 1], channels last."""
     x = torch.from_numpy(images).permute(0, 3, 1, 2).float().div(127.5).sub(1)
     return x.contiguous(memory_format=torch.channels_last)
 
 
 def network() -> nn.Module:
-    """Three stages of convolution, normalisation and pooling, and a linear layer: 95 thousand weights."""
+    """Three stages of convolution, normalisation and pooling, then a linear layer: 95 thousand parameters."""
 
     def stage(a: int, b: int) -> list[nn.Module]:
         return [nn.Conv2d(a, b, 3, padding=1), nn.BatchNorm2d(b), nn.ReLU(), nn.MaxPool2d(2)]
@@ -46,7 +46,7 @@ def network() -> nn.Module:
 
 
 def train(model: nn.Module, images: np.ndarray, labels: np.ndarray, epochs: int, generator: torch.Generator) -> None:
-    """Adam with one cycle of the learning rate, batches of 128, random mirroring."""
+    """Adam with a one-cycle learning-rate schedule, batches of 128, random horizontal flips."""
     model.to(memory_format=torch.channels_last).train()
     steps = len(labels) // 128
     optimiser = torch.optim.Adam(model.parameters(), lr=3e-3)
@@ -67,7 +67,7 @@ def train(model: nn.Module, images: np.ndarray, labels: np.ndarray, epochs: int,
 
 
 def main() -> None:
-    """Train, evaluate, print Table 2's rows and the trend."""
+    """Train, evaluate, print the rows of Table 2 and the trend."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", type=Path, required=True)
     parser.add_argument("--frost", type=Path)
@@ -102,7 +102,7 @@ def main() -> None:
         print(f"{name:>18} " + " ".join(f"{cell.entropy_mean:.3f}" for cell in row.values()))
     print(shift.trend())
     print(f"mean corruption error (plain mean): {mean_corruption_error(shift):.4f}")
-    print(f"{time.perf_counter() - start:.0f} s in all")
+    print(f"{time.perf_counter() - start:.0f} s in total")
     if options.out:
         options.out.mkdir(parents=True, exist_ok=True)
         (options.out / "shift.json").write_text(json.dumps(shift.to_dict(), indent=1))

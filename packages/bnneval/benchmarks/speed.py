@@ -1,4 +1,4 @@
-"""How long a report takes, and ECE against scikit-learn's calibration curve: medians of interleaved runs.
+"""Time of a report, and of ECE against scikit-learn's calibration curve: medians of interleaved runs.
 
 python benchmarks/speed.py [--n 1000000] [--classes 10] [--runs 21]
 """
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def interleaved(runs: int, **functions: Callable[[], Any]) -> dict[str, float]:
-    """Median seconds of each function, run in turns so that a busy moment of the machine hits all of them."""
+    """Median seconds of each function, run in turn so that a busy moment of the machine affects all of them."""
     times: dict[str, list[float]] = {name: [] for name in functions}
     for _ in range(runs):
         for name, function in functions.items():
@@ -47,7 +47,7 @@ def main() -> None:
     bnneval.report(probs, labels, ood)
     seconds = time.perf_counter() - start
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6
-    print(f"report of {options.n} x {options.classes} with as many OOD: {seconds:.2f} s, peak memory {peak:.2f} GB")
+    print(f"report on {options.n} x {options.classes} ID and OOD each: {seconds:.2f} s, peak memory {peak:.2f} GB")
 
     confidence, correct = probs.max(axis=1), probs.argmax(axis=1) == labels
     medians = interleaved(
@@ -63,7 +63,7 @@ def main() -> None:
     for name in CORRUPTIONS:
         start = time.perf_counter()
         bnneval.corrupt(images, name, 3)
-        print(f"{name}: {1e6 * (time.perf_counter() - start) / len(images):.0f} us an image")
+        print(f"{name}: {1e6 * (time.perf_counter() - start) / len(images):.0f} us per image")
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Hypothesis profiles: the same examples in every ordinary run, 2,000 fresh ones with HYPOTHESIS_PROFILE=deep."""
+"""Hypothesis profiles: fixed examples in an ordinary run, 2,000 random ones with HYPOTHESIS_PROFILE=deep."""
 
 import os
 from pathlib import Path
@@ -20,7 +20,7 @@ def rng():
 
 @pytest.fixture(scope="session")
 def photos():
-    """Eight 32 x 32 images with edges, colours and smooth ramps, made up: no data set is needed."""
+    """Eight synthetic 32 x 32 images with edges, colours and smooth ramps."""
     generator = np.random.default_rng(7)
     row, column = np.mgrid[:32, :32] / 31
     images = []
@@ -34,7 +34,7 @@ def photos():
 
 @pytest.fixture(scope="session")
 def cifar10():
-    """The first 1,000 CIFAR-10 test images and labels, when PSDENETS_DATA points to the binary version."""
+    """The first 1,000 CIFAR-10 test images and labels, if PSDENETS_DATA points to the binary version."""
     root = os.environ.get("PSDENETS_DATA")
     file = Path(root or ".") / "cifar-10-batches-bin" / "test_batch.bin"
     if root is None or not file.is_file():

@@ -1,4 +1,4 @@
-"""The same numbers as scikit-learn and scipy, to 1e-12, on more than 10^4 random data sets and on the edges."""
+"""Agreement with scikit-learn and scipy to 1e-12, on more than 10^4 random data sets and on edge cases."""
 
 import numpy as np
 import pytest
@@ -9,11 +9,11 @@ from sklearn.calibration import calibration_curve
 import bnneval
 from bnneval.predictive import top
 
-EXACT = 1e-12  # sums of up to 60 numbers of order one in another order; far above rounding, far below any difference
+EXACT = 1e-12  # sums of up to 60 numbers of order one in a different order; far above rounding, far below a real error
 
 
 def random_predictions(rng):
-    """Up to 60 rows of up to 8 classes, of one of four kinds: soft, sharp, rounded (ties), saturated float32."""
+    """Up to 60 rows of up to 8 classes, of varied sharpness; some rounded, which makes ties, some saturated float32."""
     n, classes = int(rng.integers(1, 61)), int(rng.integers(2, 9))
     logits = rng.normal(size=(n, classes)) * rng.choice([0.1, 1, 5, 40])
     kind = rng.integers(4)
@@ -25,13 +25,13 @@ def random_predictions(rng):
 
 
 def random_scores(rng):
-    """Scores of up to 40 ID and OOD samples; half of the time whole numbers, so that ties abound."""
+    """Scores of up to 40 ID and OOD samples; half of the time integers, so that there are many ties."""
     inside, outside = rng.normal(size=rng.integers(1, 41)), rng.normal(0.7, 1.3, size=rng.integers(1, 41))
     return (np.round(inside), np.round(outside)) if rng.integers(2) else (inside, outside)
 
 
 def reference_ece(confidence, correct, bins, norm, strategy):
-    """ECE out of scikit-learn's calibration curve; it does not return the counts, so they are binned here again."""
+    """ECE from scikit-learn's calibration curve, which does not return the counts, so they are recomputed here."""
     accuracy, mean = calibration_curve(correct, confidence, n_bins=bins, strategy=strategy, pos_label=True)
     edges = np.linspace(0, 1, bins + 1)
     if strategy == "quantile":
@@ -57,7 +57,7 @@ def check_scores(probs, labels):
     assert abs(bnneval.brier(probs, labels) - len(classes) * metrics.mean_squared_error(one_hot, p)) < EXACT
     truth = p[np.arange(len(labels)), labels]
     if truth.min() > 1e-15 and len(classes) > 1 and np.abs(p.sum(axis=1) - 1).max() < 1e-13:
-        # scikit-learn clips at 2.2e-16 and renormalises rows; where it does neither the two agree.
+        # scikit-learn clips at 2.2e-16 and renormalises rows; if it does neither, the two agree.
         assert bnneval.nll(probs, labels) == pytest.approx(metrics.log_loss(labels, p, labels=classes), rel=EXACT)
 
 
@@ -81,7 +81,7 @@ def check_roc(inside, outside):
     assert bnneval.fpr_at_tpr(inside, outside) == fpr[tpr >= 0.95].min()
 
 
-# Data sets in the ordinary run: 600 + 1500 + 7500 + 500 = 10,100; of each, one to seven numbers are compared.
+# Data sets in the ordinary run: 600 + 1500 + 7500 + 500 = 10,100; one to seven numbers are compared for each.
 def test_calibration_errors_agree_with_sklearn_on_600_random_cases():
     rng = np.random.default_rng(1)
     for _ in range(600):
@@ -128,7 +128,7 @@ EDGES = {
     "confidence exactly 1, wrong": (one_hot(0, 1), [1, 0]),
     "confidence exactly 1, half right": (one_hot(0, 0), [0, 1]),
     "probability exactly 0 of the truth": (np.array([[0.0, 1.0], [0.5, 0.5]]), [0, 0]),
-    "confidence 1 beside 0.95": (np.array([[0.05, 0.95], [0.0, 1.0]]), [1, 0]),
+    "confidence 1 and 0.95": (np.array([[0.05, 0.95], [0.0, 1.0]]), [1, 0]),
     "float32 softmax saturated to 1, right": (SATURATED, [0, 1, 2]),
     "float32 softmax saturated to 1, wrong": (SATURATED, [1, 2, 0]),
     "float32 thirds": (np.full((3, 3), 1 / 3, dtype=np.float32), [0, 1, 2]),

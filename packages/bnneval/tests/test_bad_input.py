@@ -1,4 +1,4 @@
-"""What will not do is one line of ValueError that says what was expected and what came."""
+"""Invalid input raises a one-line ValueError that says what was expected and what was given."""
 
 import numpy as np
 import pytest
@@ -50,7 +50,7 @@ METRICS = [
 
 @pytest.mark.parametrize("metric", METRICS)
 @pytest.mark.parametrize("name", PROBS)
-def test_every_metric_refuses_what_is_no_distribution(metric, name):
+def test_every_metric_rejects_rows_that_are_not_distributions(metric, name):
     probs, message = PROBS[name]
     with pytest.raises(ValueError, match=message) as error:
         metric(probs, LABELS)
@@ -77,7 +77,7 @@ def test_one_broken_row_of_many_is_found_wherever_it_is(metric, row, value):
         (np.eye(2, dtype=int), r"labels of shape \(2,\), got \(2, 2\)"),
     ],
 )
-def test_every_metric_refuses_wrong_labels(metric, labels, message):
+def test_every_metric_rejects_wrong_labels(metric, labels, message):
     with pytest.raises(ValueError, match=message):
         metric(GOOD, labels)
 
@@ -92,20 +92,20 @@ def test_every_metric_refuses_wrong_labels(metric, labels, message):
         (lambda: bnneval.ece(GOOD, LABELS, scheme="equal"), "scheme to be one of width, mass, got 'equal'"),
         (lambda: bnneval.mutual_information(GOOD), r"sample_probs of shape \(S, N, C\), got \(2, 2\)"),
         (lambda: bnneval.mean_probs(np.zeros((0, 2, 2))), "at least one sample"),
-        (lambda: bnneval.auroc([], [1.0]), "at least one of scores_id, got none"),
-        (lambda: bnneval.auroc([1.0], []), "at least one of scores_ood, got none"),
-        (lambda: bnneval.auroc([np.nan], [1.0]), "finite scores_id, got nan at 0"),
+        (lambda: bnneval.auroc([], [1.0]), "at least one value in scores_id, got an empty array"),
+        (lambda: bnneval.auroc([1.0], []), "at least one value in scores_ood, got an empty array"),
+        (lambda: bnneval.auroc([np.nan], [1.0]), "finite scores_id, got nan at index 0"),
         (lambda: bnneval.auroc(GOOD, [1.0]), r"scores_id of shape \(N,\), got \(2, 2\)"),
         (lambda: bnneval.fpr_at_tpr([1.0], [2.0], tpr=0), "0 < tpr <= 1, got 0"),
         (lambda: bnneval.aurc(GOOD, LABELS, confidence=[1.0]), r"confidence of shape \(2,\), got \(1,\)"),
         (lambda: bnneval.over_seeds([1.0, 2.0], level=1.0), "0 < level < 1, got 1.0"),
-        (lambda: bnneval.paired_difference([1.0, 2.0], [1.0]), "as many of a as of b, got 2 and 1"),
+        (lambda: bnneval.paired_difference([1.0, 2.0], [1.0]), "a and b of the same length, got 2 and 1"),
         (lambda: bnneval.compare(GOOD, GOOD, LABELS, score="f1"), "score to be one of error, nll, brier, got 'f1'"),
         (lambda: bnneval.bootstrap_ece(GOOD, LABELS, resamples=1), "integer resamples >= 2, got 1"),
         (lambda: bnneval.corrupt(IMAGES / 255, "fog", 1), "uint8 images, got dtype float64"),
         (lambda: bnneval.corrupt(IMAGES[0], "fog", 1), r"shape \(N, H, W, 3\), got \(32, 32, 3\)"),
         (lambda: bnneval.corrupt(IMAGES[..., :1], "fog", 1), "np.repeat"),
-        (lambda: bnneval.corrupt(np.zeros((1, 224, 224, 3), np.uint8), "fog", 1), "16 to 60 pixels a side"),
+        (lambda: bnneval.corrupt(np.zeros((1, 224, 224, 3), np.uint8), "fog", 1), "height and width from 16 to 60"),
         (lambda: bnneval.corrupt(IMAGES[:0], "fog", 1), "at least one image"),
         (lambda: bnneval.corrupt(IMAGES, "rain", 1), "name to be one of gaussian_noise.*, got 'rain'"),
         (lambda: bnneval.corrupt(IMAGES, "fog", 0), r"integer severity in 1..5, got 0"),
@@ -125,15 +125,15 @@ def test_wrong_arguments_are_named(call, message):
     assert "\n" not in str(error.value)
 
 
-def test_rounding_of_narrow_floats_is_no_reason_to_refuse():
+def test_rounding_of_narrow_floats_is_accepted():
     rng = np.random.default_rng(0)
     probs = rng.dirichlet(np.ones(1000), 50)
     for dtype in (np.float32, np.float16):
         assert 0 <= bnneval.brier(probs.astype(dtype), np.zeros(50, int)) <= 2
 
 
-def test_halves_are_distributions_wherever_they_go():
-    # Rounding to 11 bits leaves sums off by up to 5e-4, more than is granted to wider floats.
+def test_float16_rows_are_normalised_in_every_function():
+    # After rounding to 11 bits, sums are off by up to 5e-4, more than the tolerance for wider floats.
     rng = np.random.default_rng(0)
     samples, labels = rng.dirichlet(np.full(10, 0.3), (3, 200)).astype(np.float16), rng.integers(10, size=200)
     sums = samples.astype(np.float64).sum(axis=2, keepdims=True)
@@ -149,7 +149,7 @@ def test_halves_are_distributions_wherever_they_go():
     assert result.clean.nll == pytest.approx(bnneval.nll(exact[:, :3].mean(axis=0), labels[:3]), abs=1e-14)
 
 
-def test_the_first_of_two_broken_rows_is_named_also_in_a_later_block():
+def test_the_first_of_two_broken_rows_is_named_even_in_a_later_block():
     probs = np.tile(GOOD, (100_000, 1))
     probs[[150_000, 30_001]] = 0.9
     with pytest.raises(ValueError, match="in row 30001"):

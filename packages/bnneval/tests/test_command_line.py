@@ -1,4 +1,4 @@
-"""python -m bnneval: the table, metrics.json, the plots, and exit status 2 with one line on bad input."""
+"""python -m bnneval: the table, metrics.json, the plots, and exit status 2 with a one-line message for bad input."""
 
 import json
 import subprocess
@@ -44,7 +44,7 @@ def test_report_table_json_and_plots(files, capsys):
     assert all((files / "out" / name).stat().st_size > 3000 for name in plots)
 
 
-def test_every_number_of_the_report_is_that_of_its_function(files):
+def test_every_number_of_the_report_equals_that_of_its_function(files):
     with np.load(files / "id.npz") as data, np.load(files / "ood.npz") as other:
         samples, labels, ood = data["probs"], np.roll(data["labels"], 30), other["probs"]
     report, mean = bnneval.report(samples, labels, ood, bins=7), bnneval.mean_probs(samples)
@@ -94,7 +94,7 @@ def test_plain_probabilities_have_no_epistemic_part(files, capsys):
     assert "accuracy" in printed
 
 
-def test_infinite_nll_is_a_word_in_json_that_other_readers_take(files):
+def test_infinite_nll_is_a_string_in_valid_json(files):
     np.savez(files / "wrong.npz", probs=np.eye(2), labels=[1, 0])
     assert run(files / "wrong.npz", "--out", files / "out") == 0
     text = (files / "out" / "metrics.json").read_text()
@@ -120,7 +120,7 @@ GOOD, LABELS = np.array([[0.7, 0.3], [0.2, 0.8]]), np.array([0, 1])
 BAD = {
     "no such file": lambda f: [f / "missing.npz"],
     "a directory": lambda f: [f],
-    "no npz": lambda f: [(f / "text.npz", (f / "text.npz").write_text("hello"))[0]],
+    "not an npz": lambda f: [(f / "text.npz", (f / "text.npz").write_text("hello"))[0]],
     "an empty file": lambda f: [(f / "empty.npz", (f / "empty.npz").write_bytes(b""))[0]],
     "a truncated npz": lambda f: [(f / "cut.npz", (f / "cut.npz").write_bytes((f / "id.npz").read_bytes()[:500]))[0]],
     "text that numpy would take for a pickle": lambda f: [(f / "mk.py", (f / "mk.py").write_text("import numpy"))[0]],
@@ -141,11 +141,11 @@ BAD = {
     "ood and predictions swapped": lambda f: [f / "ood.npz", "--ood", f / "id.npz"],
     "ood with labels alone": lambda f: [f / "id.npz", "--ood", bad(f, "x.npz", labels=LABELS)],
     "out is a file": lambda f: [f / "id.npz", "--out", f / "ood.npz"],
-    "a folder that cannot be made": lambda f: [f / "id.npz", "--out", "/dev/null/out"],
+    "a folder that cannot be created": lambda f: [f / "id.npz", "--out", "/dev/null/out"],
     "ood with NaN": lambda f: [f / "id.npz", "--ood", bad(f, "x.npz", probs=np.full((3, 4, 10), np.nan))],
     "no bins": lambda f: [f / "id.npz", "--bins", "0"],
     "more bins than fit in memory": lambda f: [f / "id.npz", "--bins", "99999999999"],
-    "bins in words": lambda f: [f / "id.npz", "--bins", "many"],
+    "bins not a number": lambda f: [f / "id.npz", "--bins", "many"],
     "no file named": lambda f: [],
     "an unknown option": lambda f: [f / "id.npz", "--odd", f / "ood.npz"],
 }
@@ -157,7 +157,7 @@ def test_bad_input_is_exit_status_2_and_one_line(files, capsys, name):
     error = capsys.readouterr().err
     assert error.startswith("bnneval: ")
     assert error.count("\n") == 1
-    assert "pickle=" not in error or "Object arrays" in error  # nobody is told how to load a pickle
+    assert "pickle=" not in error or "Object arrays" in error  # numpy's advice to load a pickle is not passed on
 
 
 def test_ctrl_c_is_one_line_and_exit_status_130(files, capsys, monkeypatch):
@@ -169,7 +169,7 @@ def test_ctrl_c_is_one_line_and_exit_status_130(files, capsys, monkeypatch):
     assert capsys.readouterr().err == "bnneval: interrupted\n"
 
 
-def test_half_precision_is_taken(files, capsys):
+def test_half_precision_is_accepted(files, capsys):
     with np.load(files / "id.npz") as data:
         np.savez(files / "half.npz", probs=data["probs"].astype(np.float16), labels=data["labels"])
     assert run(files / "half.npz") == 0

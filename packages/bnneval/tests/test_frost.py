@@ -1,4 +1,4 @@
-"""Where frost's ice comes from, and that the result says so."""
+"""The textures of frost, photographs or procedural, and the record of which was used."""
 
 import os
 from pathlib import Path
@@ -18,7 +18,7 @@ def folder(tmp_path):
     for number, name in enumerate(PHOTOGRAPHS):
         pixels = np.stack([row, column, np.full_like(row, number * 40)], axis=-1).astype(np.uint8)
         if name.endswith("png"):
-            pixels = np.dstack([pixels, np.full_like(pixels[..., :1], 9)])  # an alpha channel, to be ignored
+            pixels = np.dstack([pixels, np.full_like(pixels[..., :1], 9)])  # an alpha channel, which is ignored
         options = {} if name.endswith("png") else {"quality": 100, "subsampling": 0}
         Image.fromarray(pixels).save(tmp_path / name, **options)
     return tmp_path
@@ -34,21 +34,21 @@ def test_photographs_are_every_fifth_pixel_without_alpha(folder):
     assert np.abs(ice.ice[4][..., 2].astype(int) - 160).max() <= 5  # a JPEG
 
 
-def test_frost_lays_a_window_of_a_photograph_over_the_image(folder):
+def test_frost_blends_a_window_of_a_photograph_with_the_image(folder):
     frosted = bnneval.corrupt(np.zeros((40, 32, 32, 3), np.uint8), "frost", 2, frost=folder)
     assert frosted[..., 2].max() <= 0.3 * 162
     used = {int(np.round(image[..., 2].mean() / 0.3 / 40)) for image in frosted}
-    assert used == {0, 1, 2, 3, 4}  # with 40 draws of five one is missing with probability 7e-4
+    assert used == {0, 1, 2, 3, 4}  # in 40 draws one of five is missing with probability 7e-4
 
 
-def test_without_a_folder_the_texture_is_procedural_and_says_so():
+def test_without_a_folder_the_texture_is_procedural_and_recorded_as_such():
     assert textures().source == "procedural"
     for layer, (colour, spread) in zip(textures().ice, COLOURS, strict=True):
         assert np.abs(layer.mean(axis=(0, 1)) - colour).max() < 4  # clipped at 255
         assert layer.std(axis=(0, 1)).mean() == pytest.approx(spread, rel=0.15)
 
 
-def test_a_folder_without_the_photographs_is_an_error_and_no_fallback(tmp_path):
+def test_a_folder_without_the_photographs_is_an_error_not_a_fallback(tmp_path):
     with pytest.raises(ValueError, match=r"expected the frost photographs .* got a folder without frost1.png"):
         bnneval.corrupt(np.zeros((1, 32, 32, 3), np.uint8), "frost", 1, frost=tmp_path)
 

@@ -1,4 +1,4 @@
-"""Each metric on a case worked out by hand, and the mistakes of others that it must not repeat."""
+"""Each metric on a case worked out by hand, and known mistakes of other implementations."""
 
 import doctest
 import importlib
@@ -18,14 +18,14 @@ def modules():
 
 
 @pytest.mark.parametrize("name", modules())
-def test_examples_in_docstrings_print_what_they_say(name):
+def test_docstring_examples_print_what_they_show(name):
     module = importlib.import_module(name)
     failed, _ = doctest.testmod(module, optionflags=doctest.ELLIPSIS, extraglobs={"np": np})
     assert failed == 0
 
 
 def test_ece_of_two_bins_by_hand():
-    # Bin (0.5, 1] of two: confidences 0.6, 0.8, 1.0 with one, one, none right: |2/3 - 0.8|; one sample at 0.5 wrong.
+    # Bin (0.5, 1]: confidences 0.6 and 0.8 right, 1.0 wrong: |2/3 - 0.8|. Bin [0, 0.5]: one sample at 0.5, wrong.
     probs = [[0.6, 0.4], [0.8, 0.2], [1.0, 0.0], [0.5, 0.5]]
     labels = [0, 0, 1, 1]
     assert bnneval.ece(probs, labels, bins=2) == pytest.approx(3 / 4 * (0.8 - 2 / 3) + 1 / 4 * 0.5, abs=1e-15)
@@ -41,13 +41,13 @@ def test_equal_mass_bins_split_samples_evenly():
 
 
 def test_classwise_ece_by_hand():
-    # Class 0: 0.2 three times, never true; class 1: 0.3, never; class 2: 0.5, always: (0.2 + 0.3 + 0.5) / 3.
+    # Class 0: predicted 0.2, never true; class 1: 0.3, never; class 2: 0.5, always. Mean gap (0.2 + 0.3 + 0.5) / 3.
     probs, labels = [[0.2, 0.3, 0.5]] * 3, [2, 2, 2]
     assert bnneval.classwise_ece(probs, labels) == pytest.approx(1 / 3, abs=1e-15)
 
 
-def test_saturated_wrong_predictions_are_the_worst_miscalibration_not_a_hole():
-    # Half-open bins up to 1 drop all of these and report 0.
+def test_saturated_wrong_predictions_have_the_largest_ece_and_are_not_dropped():
+    # Half-open bins up to 1 would drop all of these and report 0.
     logits = np.zeros((1000, 10), dtype=np.float32)
     logits[:, 3] = 40
     probs = np.exp(logits - 40) / np.exp(logits - 40).sum(axis=1, keepdims=True)
@@ -55,7 +55,7 @@ def test_saturated_wrong_predictions_are_the_worst_miscalibration_not_a_hole():
     assert bnneval.ece(probs, np.zeros(1000, int)) == 1.0
 
 
-def test_brier_of_a_confident_right_answer_does_not_grow_with_the_class_number():
+def test_brier_of_a_confident_correct_prediction_does_not_grow_with_the_class_index():
     # (p_true - class index)^2 would give 65.61 for class 9.
     probs = np.full((1, 10), 0.1 / 9)
     probs[0, 9] = 0.9
@@ -80,7 +80,7 @@ def test_probabilities_are_averaged_not_their_logarithms():
     samples = np.array([[[0.9, 0.1]], [[0.1, 0.9]]])
     assert bnneval.mean_probs(samples).tolist() == [[0.5, 0.5]]
     geometric = np.exp(np.log(samples).mean(axis=0))
-    assert geometric.sum() == pytest.approx(0.6)  # what averaging log-probabilities gives is no distribution
+    assert geometric.sum() == pytest.approx(0.6)  # averaged log-probabilities are not a distribution
     with pytest.raises(ValueError, match="sum to 1"):
         bnneval.nll(geometric, [0])
 
@@ -92,7 +92,7 @@ def test_entropy_splits_into_disagreement_and_ambiguity():
     assert np.allclose([ambiguous.total, ambiguous.aleatoric, ambiguous.epistemic], [[LN2], [LN2], [0]], atol=1e-15)
 
 
-def test_aupr_of_a_score_without_information_is_the_share_of_ood():
+def test_aupr_of_an_uninformative_score_is_the_share_of_ood():
     assert bnneval.aupr([1.0] * 30, [1.0] * 10) == 0.25
 
 
@@ -110,13 +110,13 @@ def test_risk_of_tied_samples_is_the_mean_over_their_orders():
     assert curve.coverage.tolist() == [0.5, 1.0]
 
 
-def test_risk_coverage_takes_another_confidence():
+def test_risk_coverage_accepts_a_custom_confidence():
     probs, labels = [[0.9, 0.1], [0.8, 0.2]], [1, 0]
     assert bnneval.aurc(probs, labels) == 0.75
     assert bnneval.aurc(probs, labels, confidence=[0.0, 1.0]) == 0.25
 
 
-def test_torch_tensors_and_lists_are_taken():
+def test_torch_tensors_and_lists_are_accepted():
     torch = pytest.importorskip("torch")
     probs, labels = torch.tensor([[0.75, 0.25], [0.5, 0.5]]), torch.tensor([0, 1])
     assert bnneval.ece(probs, labels, bins=1) == bnneval.ece(probs.tolist(), labels.tolist(), bins=1) == 0.125

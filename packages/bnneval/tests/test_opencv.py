@@ -1,4 +1,4 @@
-"""The filters of the original generator, OpenCV's and scikit-image's, against ours. Skipped where they are absent."""
+"""Our filters against OpenCV's and scikit-image's, which the original generator uses. Skipped if those are missing."""
 
 import numpy as np
 import pytest
@@ -16,14 +16,14 @@ def cv2():
 
 
 def drops(seed):
-    """A layer of liquid as spatter makes it, as bytes."""
+    """A layer of liquid like the one in spatter, as bytes."""
     liquid = smooth(np.random.default_rng(seed).normal(0.65, 0.2, (32, 32)), 0.8)
     liquid[liquid < 0.7] = 0
     return (np.clip(liquid, 0, 1) * 255).astype(np.uint8)
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_canny_distance_equalise_and_emboss_are_those_of_opencv(cv2, seed):
+def test_canny_distance_equalise_and_emboss_agree_with_opencv(cv2, seed):
     layer = drops(seed)
     edges = canny(layer, 50, 150)
     assert (edges == (cv2.Canny(layer, 50, 150) > 0)).all()
@@ -38,7 +38,7 @@ def test_canny_distance_equalise_and_emboss_are_those_of_opencv(cv2, seed):
 
 
 @pytest.mark.parametrize("constants", CONSTANTS["defocus_blur"])
-def test_disk_is_the_blurred_disk_of_opencv(cv2, constants):
+def test_disk_agrees_with_a_disk_blurred_by_opencv(cv2, constants):
     radius, alias = constants
     x = np.arange(-8, 9)
     sharp = (x[:, None] ** 2 + x**2 <= radius**2).astype(np.float32)
@@ -46,9 +46,9 @@ def test_disk_is_the_blurred_disk_of_opencv(cv2, constants):
     assert np.abs(disk(radius, alias) - theirs).max() < 1e-7  # float32
 
 
-def test_affine_warp_is_that_of_opencv_to_a_hundredth_of_a_level(cv2, photos):
+def test_affine_warp_agrees_with_opencv_to_a_hundredth_of_a_level(cv2, photos):
     if int(cv2.__version__.split(".")[0]) > 4:
-        pytest.skip("OpenCV 5 interpolates at exact positions; the generator's OpenCV, like ours, at multiples of 1/32")
+        pytest.skip("OpenCV 5 interpolates at exact positions; OpenCV 3 and 4, like ours, at multiples of 1/32")
     rng = np.random.default_rng(0)
     x = (photos[0] / 255).astype(np.float32)
     points = np.array([[26, 26], [26, 6], [6, 6]], dtype=np.float32)
@@ -60,7 +60,7 @@ def test_affine_warp_is_that_of_opencv_to_a_hundredth_of_a_level(cv2, photos):
         assert np.mean(np.abs(_affine(x, matrix) - theirs) * 255 < 0.01) > 0.99
 
 
-def test_hsv_and_gaussian_are_those_of_scikit_image(photos):
+def test_hsv_and_gaussian_agree_with_scikit_image(photos):
     color = pytest.importorskip("skimage.color")
     filters = pytest.importorskip("skimage.filters")
     x = photos[0] / 255

@@ -1,4 +1,4 @@
-"""The figures carry the numbers they were given."""
+"""The figures show the numbers they were given."""
 
 import numpy as np
 import pytest
@@ -34,10 +34,10 @@ def test_densities_integrate_to_one_with_certain_predictions_included():
     (axes,) = plots.entropy_histograms({"a": np.zeros(50)}, classes=10, bins=10).axes
     density, edges, _ = axes.patches[1].get_data()
     assert density @ np.diff(edges) == pytest.approx(1)
-    assert density[0] == pytest.approx(10 / np.log(10))  # all of them in the first of ten bins
+    assert density[0] == pytest.approx(10 / np.log(10))  # all in the first of ten bins
 
 
-def test_no_set_and_no_curve_is_left_out_and_no_two_look_alike():
+def test_every_set_and_curve_is_drawn_and_no_two_look_alike():
     many = {f"model {k}": np.array([0.1 * k, 0.2]) for k in range(12)}
     (axes,) = plots.entropy_histograms(many, classes=10).axes
     assert len(texts(axes)) == 12
@@ -60,7 +60,7 @@ def test_roc_legend_has_the_area():
     assert (x[0], y[0], x[-1], y[-1]) == (0, 0, 1, 1)
 
 
-def test_entropy_by_severity_draws_a_line_a_corruption_and_the_pooled_mean(photos, tmp_path):
+def test_entropy_by_severity_draws_one_line_per_corruption_and_the_pooled_mean(photos, tmp_path):
     def predict(images):
         first = 1 - images.reshape(len(images), -1).mean(axis=1) / 300
         return np.column_stack([first, 1 - first])
@@ -73,8 +73,8 @@ def test_entropy_by_severity_draws_a_line_a_corruption_and_the_pooled_mean(photo
     assert (tmp_path / "shift.pdf").read_bytes().startswith(b"%PDF")
 
 
-def test_colours_are_told_apart_by_lightness():
-    # Blue and orange of the two sets differ in lightness (0.2126 R + 0.7152 G + 0.0722 B of linear light).
+def test_colours_differ_in_lightness():
+    # Lightness is 0.2126 R + 0.7152 G + 0.0722 B of linear light.
     def luminance(colour):
         channels = np.array([int(colour[i : i + 2], 16) for i in (1, 3, 5)]) / 255
         return float((channels**2.2) @ [0.2126, 0.7152, 0.0722])

@@ -1,4 +1,4 @@
-"""Properties that hold for every valid input, drawn by hypothesis."""
+"""Properties that hold for all valid inputs, drawn by hypothesis."""
 
 import numpy as np
 from hypothesis import given
@@ -8,7 +8,7 @@ import bnneval
 from bnneval.calibration import NORMS, SCHEMES
 from bnneval.corruptions import CORRUPTIONS, SEVERITIES
 
-# Weights of which a row is made; zeros give exact 0 and 1, equal ones give ties.
+# Unnormalised probabilities of a row; zeros give exact 0 and 1, equal ones give ties.
 WEIGHTS = st.sampled_from([0.0, 0.0, 1.0, 1.0, 2.0, 1e-12, 1e-6, 0.3, 7.0, 1e6])
 
 
@@ -33,11 +33,11 @@ def sampled_predictions(draw):
     return np.stack([draw(rows(n, classes)) for _ in range(samples)])
 
 
-# Few distinct values, so that ties are the rule.
+# Few distinct values, so that ties are common.
 SCORES = st.lists(st.integers(-3, 3).map(float) | st.floats(-1e3, 1e3), min_size=1, max_size=15).map(np.array)
 
 BINS = st.integers(1, 40)
-ROUND = 1e-12  # sums of at most 15 numbers of order one, in another order
+ROUND = 1e-12  # sums of at most 15 numbers of order one, in a different order
 
 
 @given(predictions(), BINS, st.sampled_from(NORMS), st.sampled_from(SCHEMES), st.randoms(use_true_random=False))
@@ -178,7 +178,7 @@ def test_roc_rises_from_origin_to_one_and_its_trapezoids_are_the_area(inside, ou
 
 
 @given(SCORES, SCORES, st.floats(0.01, 1))
-def test_fpr_at_tpr_is_reached_by_its_threshold_and_by_no_higher_one(inside, outside, tpr):
+def test_fpr_at_tpr_belongs_to_the_highest_threshold_that_reaches_the_tpr(inside, outside, tpr):
     curve = bnneval.roc(inside, outside)
     i = int(np.argmax(curve.tpr >= tpr))
     assert bnneval.fpr_at_tpr(inside, outside, tpr) == np.mean(inside >= curve.thresholds[i])
@@ -186,7 +186,7 @@ def test_fpr_at_tpr_is_reached_by_its_threshold_and_by_no_higher_one(inside, out
 
 
 @given(st.data(), st.integers(2, 5))
-def test_nll_is_proper_the_truth_minimises_it(data, classes):
+def test_nll_is_proper_so_the_truth_minimises_it(data, classes):
     truth, other = data.draw(rows(1, classes))[0], data.draw(rows(1, classes))[0]
     labels = np.arange(classes)
 
@@ -222,7 +222,7 @@ def test_risk_at_full_coverage_is_the_error_rate_and_aurc_is_the_mean_risk(drawn
 
 
 @given(st.lists(st.floats(-1e3, 1e3), min_size=2, max_size=10), st.floats(-100, 100), st.floats(0.5, 0.999))
-def test_the_interval_over_seeds_holds_the_mean_and_moves_with_the_values(values, shift, level):
+def test_the_interval_over_seeds_contains_the_mean_and_shifts_with_the_values(values, shift, level):
     summary = bnneval.over_seeds(values, level)
     moved = bnneval.over_seeds(np.array(values) + shift, level)
     assert summary.low <= summary.mean <= summary.high
@@ -236,9 +236,9 @@ def test_comparing_two_models_is_antisymmetric(drawn, data):
         return
     other = data.draw(rows(*probs.shape))
     for score in ("error", "brier"):
-        forth, back = bnneval.compare(probs, other, labels, score), bnneval.compare(other, probs, labels, score)
-        assert abs(forth.difference + back.difference) < ROUND
-        assert abs(forth.p_value - back.p_value) < 1e-9
+        a_b, b_a = bnneval.compare(probs, other, labels, score), bnneval.compare(other, probs, labels, score)
+        assert abs(a_b.difference + b_a.difference) < ROUND
+        assert abs(a_b.p_value - b_a.p_value) < 1e-9
 
 
 IMAGES = st.tuples(st.integers(1, 2), st.integers(16, 40), st.integers(16, 40), st.integers(0, 2**16)).map(
@@ -247,7 +247,7 @@ IMAGES = st.tuples(st.integers(1, 2), st.integers(16, 40), st.integers(16, 40), 
 
 
 @given(IMAGES, st.sampled_from(CORRUPTIONS), st.sampled_from(SEVERITIES), st.integers(0, 2**31))
-def test_corruption_keeps_shape_and_dtype_and_leaves_its_input_alone(images, name, severity, seed):
+def test_corruption_keeps_shape_and_dtype_and_does_not_modify_its_input(images, name, severity, seed):
     before = images.copy()
     corrupted = bnneval.corrupt(images, name, severity, seed)
     assert (corrupted.shape, corrupted.dtype) == (images.shape, np.uint8)
@@ -267,7 +267,7 @@ def test_severity_five_differs_from_one(images, name, seed):
 
 
 @given(predictions())
-def test_float32_gives_what_its_values_give_in_float64(drawn):
+def test_float32_gives_the_same_results_as_the_same_values_in_float64(drawn):
     probs, labels = drawn[0].astype(np.float32), drawn[1]
     for metric in (bnneval.accuracy, bnneval.ece, bnneval.brier, bnneval.nll, bnneval.aurc):
         assert metric(probs, labels) == metric(probs.astype(np.float64), labels)

@@ -1,4 +1,4 @@
-"""The example of the README prints what the README says."""
+"""The example in the README prints the output shown below it."""
 
 import contextlib
 import io
@@ -8,7 +8,7 @@ from pathlib import Path
 README = Path(__file__).parents[1] / "README.md"
 
 
-def test_the_example_prints_the_numbers_beside_it():
+def test_the_example_prints_the_numbers_shown_below_it():
     text = README.read_text(encoding="utf-8")
     code, printed = re.search(r"```python\n(.*?)```\s*```text\n(.*?)```", text, re.DOTALL).groups()
     output = io.StringIO()
@@ -17,6 +17,6 @@ def test_the_example_prints_the_numbers_beside_it():
     assert output.getvalue() == printed
 
 
-def test_the_pictures_of_the_readme_are_there_and_small():
+def test_the_images_in_the_readme_exist_and_are_small():
     for name in re.findall(r"!\[.*?\]\((.*?)\)", README.read_text(encoding="utf-8")):
         assert 10_000 < (README.parent / name).stat().st_size < 400_000

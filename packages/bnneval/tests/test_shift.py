@@ -1,4 +1,4 @@
-"""The official layout, and a classifier under growing corruption."""
+"""The reader of the official files, and the evaluation of a classifier under corruption."""
 
 import tracemalloc
 
@@ -12,7 +12,7 @@ from bnneval.shift import Cell, Shift
 
 @pytest.fixture
 def official(tmp_path):
-    """Fog and contrast of twenty images each, where every byte is 10 * severity + corruption."""
+    """Fog and contrast with twenty images each; every byte is 10 * severity + index of the corruption."""
     n = 20
     for number, name in enumerate(("contrast", "fog")):
         levels = np.repeat(10 * np.arange(1, 6) + number, n).astype(np.uint8)
@@ -21,9 +21,9 @@ def official(tmp_path):
     return tmp_path
 
 
-def test_the_reader_finds_each_severity_in_its_fifth_of_the_file(official):
+def test_the_reader_finds_each_severity_in_its_own_fifth_of_the_file(official):
     data = bnneval.Cifar10C(official)
-    assert data.corruptions == ("fog", "contrast")  # the benchmark's order, not the alphabet's
+    assert data.corruptions == ("fog", "contrast")  # in the benchmark's order, not alphabetical
     for severity in SEVERITIES:
         images = data.images("fog", severity)
         assert images.shape == (20, 32, 32, 3)
@@ -31,8 +31,8 @@ def test_the_reader_finds_each_severity_in_its_fifth_of_the_file(official):
     assert data.labels().tolist() == [k % 10 for k in range(20)]
 
 
-def test_one_image_is_read_without_the_file_around_it(tmp_path):
-    shape = (50_000, 32, 32, 3)  # as large as an official file: 153.6 MB, sparse
+def test_one_image_is_read_without_loading_the_whole_file(tmp_path):
+    shape = (50_000, 32, 32, 3)  # the size of an official file: 153.6 MB, sparse
     np.lib.format.open_memmap(tmp_path / "fog.npy", mode="w+", dtype=np.uint8, shape=shape)[0] = 1
     np.save(tmp_path / "labels.npy", np.zeros(50_000, np.uint8))
     tracemalloc.start()
@@ -74,7 +74,7 @@ def toy(images):
     return np.column_stack([first, np.repeat((1 - first)[:, None] / 9, 9, axis=1)])
 
 
-def test_the_official_files_are_scored_by_severity(official):
+def test_the_official_files_are_evaluated_by_severity(official):
     result = bnneval.evaluate_cifar10c(toy, official, batch=7)
     p = 1 - 0.9 * 31 / 255  # fog at severity 3
     entropy = -p * np.log(p) - (1 - p) * np.log((1 - p) / 9)
@@ -90,16 +90,16 @@ def test_the_official_files_are_scored_by_severity(official):
     assert result.by_severity[3].entropy_std == pytest.approx(np.std(both), abs=1e-9)
 
 
-def test_entropy_of_the_toy_rises_with_brightness_and_the_trend_says_so(photos):
+def test_the_trend_detects_that_entropy_of_the_toy_rises_with_brightness(photos):
     result = bnneval.evaluate_shift(toy, photos, np.zeros(8, int), corruptions=("brightness", "snow"), batch=3)
     trend = result.trend()
     assert trend.rising == trend.corruptions == 2
     assert trend.slope > 0
-    assert trend.page_l == 2 * (1 + 4 + 9 + 16 + 25)  # every row in order: the largest L there is
-    assert trend.p_value == pytest.approx(1 / 120**2, rel=1e-9)  # one of 120 orders, twice
+    assert trend.page_l == 2 * (1 + 4 + 9 + 16 + 25)  # every row in order: the largest possible L
+    assert trend.p_value == pytest.approx(1 / 120**2, rel=1e-9)  # one of 120 orders, for both rows
 
 
-def test_severities_are_taken_in_rising_order_whatever_order_they_are_named_in(photos):
+def test_severities_are_sorted_regardless_of_the_order_given(photos):
     names, labels = ("brightness", "snow"), np.zeros(8, int)
     rising = bnneval.evaluate_shift(toy, photos, labels, names, (1, 3, 5))
     mixed = bnneval.evaluate_shift(toy, photos, labels, names, (5, 1, 3))
@@ -108,13 +108,13 @@ def test_severities_are_taken_in_rising_order_whatever_order_they_are_named_in(p
     assert mixed.trend().page_l == 2 * (1 + 4 + 9)
 
 
-def test_another_number_of_clean_images_than_of_labels_is_refused(official, photos):
+def test_clean_images_must_be_as_many_as_labels(official, photos):
     with pytest.raises(ValueError, match="expected 20 clean images, as many as labels, got 40"):
         bnneval.evaluate_cifar10c(toy, official, clean=np.tile(photos, (5, 1, 1, 1)))
 
 
-def test_what_is_predicted_is_what_was_corrupted(photos):
-    # A reference implementation built the altered set and then predicted the unaltered one.
+def test_predictions_are_made_on_the_corrupted_images(photos):
+    # One published implementation builds the corrupted set and then predicts on the clean one.
     seen = []
 
     def record(images):
@@ -172,7 +172,7 @@ def test_mean_over_corruptions_and_severities_is_unweighted(official):
     assert result.mean().ece == pytest.approx(np.mean(errors), abs=1e-15)
 
 
-def test_what_cannot_be_divided_is_refused():
+def test_undefined_ratios_and_trends_are_rejected():
     ours = shift_with_errors({"fog": [0.1] * 5}, clean=0.1)
     with pytest.raises(ValueError, match="expected a baseline"):
         bnneval.mean_corruption_error(ours, relative=True)
@@ -192,13 +192,13 @@ def test_what_cannot_be_divided_is_refused():
         (lambda images: None, "numbers"),
     ],
 )
-def test_a_predict_that_gives_no_probabilities_is_refused(photos, predict, message):
+def test_a_predict_that_does_not_return_probabilities_is_rejected(photos, predict, message):
     with pytest.raises(ValueError, match=message):
         bnneval.evaluate_shift(predict, photos, np.zeros(8, int), ("fog",), (1,))
 
 
-def test_real_images_get_closer_to_their_class_means_less_often_under_noise(cifar10):
-    """A classifier by nearest class mean loses accuracy from severity 1 to 5 of gaussian noise and of contrast."""
+def test_a_nearest_mean_classifier_loses_accuracy_with_severity_on_real_images(cifar10):
+    """Accuracy falls from severity 1 to 5 of contrast and of fog."""
     images, labels = cifar10
     means = np.stack([images[labels == c].mean(axis=0) for c in range(10)]).reshape(10, -1)
 

@@ -1,4 +1,4 @@
-"""A million predictions: time and memory of the whole report, and ECE against scikit-learn's calibration curve."""
+"""Time and memory of a report on a million predictions, and time of ECE against scikit-learn's calibration curve."""
 
 import subprocess
 import sys
@@ -30,12 +30,12 @@ print(seconds, gigabytes, statistics.median(ours) / statistics.median(theirs))
 """
 
 
-# VmHWM, as ru_maxrss of a child starts with that of the process it was forked from, which may have had large tests.
-@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="reads its memory from Linux's /proc")
+# VmHWM because ru_maxrss of a child starts at that of its parent process, which may have run large tests.
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="memory is read from Linux's /proc")
 @pytest.mark.deep
 def test_a_million_predictions_take_under_ten_seconds_and_two_gigabytes_and_ece_no_longer_than_a_calibration_curve():
-    # CPU time, which is the wall time of one thread on a free machine; others' work still sways it through the caches
-    # (ratios from 0.68 to 0.83 were seen), hence the best of three.
+    # CPU time equals wall time on one thread of an idle machine. Other processes still affect it through the caches
+    # (ratios vary from 0.68 to 0.83), so the best of three counts.
     ratios = []
     for _ in range(3):
         done = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True, check=True)

@@ -1,4 +1,4 @@
-"""Seeds, bootstrap intervals and paired comparisons, against scipy and by their coverage."""
+"""Statistics over seeds, bootstrap intervals and paired comparisons, against scipy and by their coverage."""
 
 import numpy as np
 import pytest
@@ -31,12 +31,12 @@ def test_paired_difference_agrees_with_scipy():
     assert np.allclose([ours.low, ours.high], [interval.low, interval.high], atol=1e-12)
 
 
-def test_pairs_that_always_differ_alike_are_certain_and_equal_pairs_are_not():
+def test_a_constant_difference_has_p_value_0_and_no_difference_has_p_value_1():
     assert paired_difference([1.0, 2.0], [0.5, 1.5]).p_value == 0.0
     assert paired_difference([1.0, 2.0], [1.0, 2.0]).p_value == 1.0
 
 
-def test_mcnemar_p_value_is_the_binomial_one():
+def test_mcnemar_p_value_is_binomial():
     # a errs alone on 2 samples, b alone on 8: p = 2 * P(Bin(10, 1/2) <= 2) = 2 * 56 / 1024.
     labels = np.zeros(20, int)
     right, wrong = [0.9, 0.1], [0.1, 0.9]
@@ -57,7 +57,7 @@ def test_mcnemar_agrees_with_scipys_binomial_test(only_a, only_b):
     assert compare(a, b, np.zeros(len(a), int), "error").p_value == pytest.approx(expected, abs=1e-12)
 
 
-def test_comparing_a_model_with_itself_finds_nothing():
+def test_comparing_a_model_with_itself_finds_no_difference():
     probs, labels = np.random.default_rng(1).dirichlet(np.ones(3), 50), np.zeros(50, int)
     for score in ("error", "nll", "brier"):
         assert compare(probs, probs, labels, score)[:4] == (0.0, 0.0, 0.0, 1.0)
@@ -69,7 +69,7 @@ def test_an_infinite_nll_cannot_be_compared():
 
 
 def test_the_basic_interval_mirrors_the_resampled_values_about_the_metric():
-    # Resampled values 0, 1, ..., 100 about the metric 40: quantiles 5 and 95, mirrored to 80 - 95 and 80 - 5.
+    # Resampled values 0, 1, ..., 100 and metric 40: quantiles 5 and 95 are mirrored to 80 - 95 and 80 - 5.
     values = iter(range(101))
     assert bootstrap(lambda rng: next(values), 40.0, resamples=101, level=0.9, seed=0) == pytest.approx((40, -15, 75))
 
@@ -89,8 +89,8 @@ def test_bootstrap_values_are_the_metrics_themselves():
 
 
 def test_bootstrap_interval_of_auroc_covers_the_truth_as_often_as_it_says():
-    # N(0,1) against N(1,1): AUC = Phi(1 / sqrt 2) = 0.7602. 200 sets of 80 + 80; a 90 % interval is expected to cover
-    # 180; outside 162..196 has probability 4e-5 at exactly 90 %. The seed is fixed, so luck is drawn once.
+    # N(0,1) against N(1,1): AUC = Phi(1 / sqrt 2) = 0.7602. Of 200 sets of 80 + 80, a 90 % interval should cover 180;
+    # at exactly 90 %, a count outside 162..196 has probability 4e-5. The seed is fixed.
     truth = stats.norm.cdf(1 / np.sqrt(2))
     rng = np.random.default_rng(4)
     covered = 0
@@ -107,8 +107,8 @@ def overconfident(rng, n):
     return np.column_stack([confidence, 1 - confidence]), labels
 
 
-def test_bootstrap_interval_of_ece_covers_the_truth_where_miscalibration_is_clear():
-    # All bins are off by 0.1, so the population ECE is 0.1. 200 sets of 1,000, 10 bins; the bounds are as above.
+def test_bootstrap_interval_of_ece_covers_the_truth_when_miscalibration_is_clear():
+    # All bins are off by 0.1, so the population ECE is 0.1. 200 sets of 1,000, 10 bins; same bounds as above.
     rng = np.random.default_rng(5)
     covered = 0
     for _ in range(200):

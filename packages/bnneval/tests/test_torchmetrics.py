@@ -1,4 +1,4 @@
-"""Agreement with torchmetrics where it is right, at its own precision, and tests of where it is not."""
+"""Agreement with torchmetrics at its own precision, and known differences from it."""
 
 from contextlib import suppress
 
@@ -7,7 +7,7 @@ import pytest
 
 import bnneval
 
-with suppress(ImportError):  # torchmetrics imports torchvision, which psdenets, where it is there, can mend
+with suppress(ImportError):  # torchmetrics imports torchvision; psdenets, if installed, works around a broken one
     from psdenets.data.torchvision_import import import_torchvision
 
     import_torchvision()
@@ -21,7 +21,7 @@ try:
         multiclass_accuracy,
         multiclass_calibration_error,
     )
-except (ImportError, RuntimeError, OSError) as error:  # absent, or beside a torchvision built for another torch
+except (ImportError, RuntimeError, OSError) as error:  # missing, or with a torchvision built for another torch
     pytest.skip(f"torchmetrics cannot be imported: {error}", allow_module_level=True)
 
 FLOAT32 = 2e-6  # torchmetrics accumulates a few hundred float32 numbers
@@ -48,7 +48,7 @@ def test_auroc_and_accuracy_agree_with_torchmetrics_on_scores_in_the_unit_interv
     assert bnneval.accuracy(probs, labels) == pytest.approx(float(right), abs=FLOAT32)
 
 
-def test_confidence_exactly_one_is_in_the_last_bin_here_and_in_a_bin_of_its_own_there():
+def test_confidence_exactly_one_is_in_the_last_bin_here_and_in_a_separate_bin_in_torchmetrics():
     # torchmetrics issue 3510. Confidence 0.95 right and 1.0 wrong share one bin: |1/2 - 0.975| = 0.475.
     probs, labels = np.array([[0.05, 0.95], [0.0, 1.0]]), np.array([1, 0])
     assert bnneval.ece(probs, labels, bins=10) == pytest.approx(0.475, abs=1e-15)
@@ -58,8 +58,8 @@ def test_confidence_exactly_one_is_in_the_last_bin_here_and_in_a_bin_of_its_own_
     assert float(binary) == pytest.approx(0.525, abs=FLOAT32)
 
 
-def test_scores_are_never_squashed_here_and_are_batch_by_batch_there():
-    # torchmetrics issue 2195: a batch with a score outside [0, 1] goes through a sigmoid, the next one may not.
+def test_scores_are_never_transformed_here_but_batch_by_batch_in_torchmetrics():
+    # torchmetrics issue 2195: a batch with a score outside [0, 1] goes through a sigmoid, the next batch may not.
     assert bnneval.auroc([0.95], [1.5]) == 1.0
     metric = BinaryAUROC()
     for score, truth in ((0.95, 0), (1.5, 1)):
@@ -68,13 +68,13 @@ def test_scores_are_never_squashed_here_and_are_batch_by_batch_there():
     assert float(binary_auroc(torch.tensor([0.95, 1.5]), torch.tensor([0, 1]))) == 1.0
 
 
-def test_large_scores_keep_their_order_here_and_tie_there():
+def test_large_scores_keep_their_order_here_but_tie_in_torchmetrics():
     # The same sigmoid saturates: all scores above 17 become 1 in float32.
     assert bnneval.auroc([98.0], [98.4, 99.0]) == 1.0
     assert float(binary_auroc(torch.tensor([98.0, 98.4, 99.0]), torch.tensor([0, 1, 1]))) == 0.5
 
 
-def test_logits_are_refused_here_and_silently_converted_there():
+def test_logits_are_rejected_here_but_silently_converted_in_torchmetrics():
     logits, labels = torch.tensor([[3.0, 1.0], [-1.0, 2.0]]), torch.tensor([0, 1])
     assert float(multiclass_calibration_error(logits, labels, 2)) > 0
     with pytest.raises(ValueError, match="logits need a softmax first"):

@@ -1,6 +1,6 @@
 """Calibration, uncertainty, out-of-distribution and corruption metrics for probabilistic classifiers.
 
-Probabilities in, numbers out: every function takes what `numpy.asarray` takes and refuses logits.
+Every function takes probabilities as anything `numpy.asarray` accepts, and raises ValueError for logits.
 """
 
 from bnneval.calibration import classwise_ece, ece, mce, reliability

@@ -1,4 +1,4 @@
-"""The door: what every public function asks of its arguments, and the one-line ValueError when it does not get it."""
+"""Validation of arguments at the entry of every public function: a one-line ValueError, `expected ..., got ...`."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ if TYPE_CHECKING:
 
     from numpy.typing import ArrayLike, NDArray
 
-# Rows of a float32 softmax sum to 1 within about 1e-6; halves carry 11 bits. Logits miss by far more than either.
-# A row of halves is divided by its sum, so that what is made of it, a mean for example, is a distribution as well.
+# Rows of a float32 softmax sum to 1 within about 1e-6; float16 has 11 bits. Logits are off by far more than either.
+# float16 rows are divided by their sum, so that anything computed from them, such as a mean, is a distribution too.
 SUM_TOLERANCE = 1e-4
 HALF_SUM_TOLERANCE = 1e-3
 
-# 81,920 float64, that is 8,192 rows of ten classes, stay in the caches, where columns are reduced at full speed; of
-# blocks under a thousand rows the interpreter's share shows.
+# A block of 81,920 float64 values (8,192 rows of ten classes) stays in the CPU caches, where columns are reduced at
+# full speed. Below a thousand rows per block the overhead of the interpreter becomes visible.
 BLOCK = 81_920
 LEAST_ROWS = 1024
 
 
 def array(x: ArrayLike, name: str) -> NDArray[Any]:
-    """`numpy.asarray` of anything, with a ValueError for ragged lists, tensors that require grad and object arrays."""
+    """`numpy.asarray(x)`; raises ValueError for ragged lists, tensors that require grad and object arrays."""
     try:
         a = np.asarray(x)
     except (TypeError, ValueError, RuntimeError) as error:
@@ -54,14 +54,14 @@ def _tolerance(a: NDArray[Any]) -> float:
 
 
 def _sums(p: NDArray[np.float64], axis: int) -> NDArray[np.float64]:
-    """Sums over the classes, in silence: infinities of both signs give NaN, which fails the check that follows."""
+    """Sums over the classes, without warnings: infinities of both signs give NaN, which fails the caller's check."""
     with np.errstate(invalid="ignore", over="ignore"):
         sums: NDArray[np.float64] = p.sum(axis=0) if axis == 0 else np.einsum("nc->n", p)
     return sums
 
 
 def _reject(rows: NDArray[Any], name: str, tolerance: float, first: int = 0) -> None:
-    """Raise for the first row that is no distribution. Called only once one is known to exist."""
+    """Raise ValueError for the first row that is not a distribution. Called only if there is such a row."""
     sums = _sums(rows, axis=-1)
     for bad, what in (
         (~np.isfinite(rows).all(axis=-1), "finite {}"),
@@ -81,10 +81,10 @@ def _worst(row: NDArray[Any]) -> float:
 
 
 def _distributions(a: NDArray[Any], name: str) -> NDArray[np.float64]:
-    """(..., C) rows as float64, once they are seen to be distributions."""
+    """Rows (..., C) as float64; raises ValueError if one of them is not a distribution."""
     p = a.astype(np.float64, copy=False)
     rows = p.reshape(-1, p.shape[-1])
-    # A NaN or an infinity anywhere makes its row's sum fail the comparison, so two cheap reductions see everything.
+    # A NaN or infinity makes the sum of its row fail the comparison, so two cheap reductions are enough.
     sums = _sums(rows, axis=-1)
     if not (rows.min() >= 0 and np.abs(sums - 1).max() <= _tolerance(a)):
         _reject(rows, name, _tolerance(a))
@@ -102,14 +102,15 @@ def sample_probabilities(probs: ArrayLike, name: str = "sample_probs") -> NDArra
 
 
 def table(probs: ArrayLike, name: str = "probs") -> NDArray[Any]:
-    """An array of shape (N, C) whose rows are still to be checked, by `columns`."""
+    """An array of shape (N, C) whose rows have not been checked yet: `columns` does that."""
     return _shaped(probs, name, "(N, C)")
 
 
 def columns(a: NDArray[Any], rows: slice, room: NDArray[np.float64], name: str = "probs") -> NDArray[np.float64]:
-    """Rows of a table, checked, as (C, rows) float64, written into `room`, which has at least as many columns.
+    """Check the given rows of a table and write them, transposed to (C, rows) float64, into the buffer `room`.
 
-    Reductions over the few classes of many rows run several times faster on this layout than on (N, C).
+    `room` has C rows and at least as many columns as there are rows to check. Reductions over few classes of many rows
+    are several times faster in this layout than in (N, C).
     """
     tolerance = _tolerance(a)
     block = room[:, : rows.stop - rows.start]
@@ -123,12 +124,12 @@ def columns(a: NDArray[Any], rows: slice, room: NDArray[np.float64], name: str =
 
 
 def block_rows(classes: int) -> int:
-    """How many rows of that many classes to work on at a time."""
+    """Number of rows to process at a time for this number of classes."""
     return max(LEAST_ROWS, BLOCK // classes)
 
 
 def blocks(n: int, size: int) -> Iterator[slice]:
-    """Consecutive slices of n rows, `size` rows each but for the last."""
+    """Consecutive slices of n rows, `size` rows each; the last may be shorter."""
     return (slice(start, min(start + size, n)) for start in range(0, n, size))
 
 
@@ -151,15 +152,15 @@ def scores(x: ArrayLike, name: str) -> NDArray[np.float64]:
     if a.ndim != 1:
         raise ValueError(f"expected {name} of shape (N,), got {a.shape}")
     if a.size == 0:
-        raise ValueError(f"expected at least one of {name}, got none")
+        raise ValueError(f"expected at least one value in {name}, got an empty array")
     if a.dtype.kind == "f" and not np.isfinite(a).all():
         i = int(np.argmin(np.isfinite(a)))
-        raise ValueError(f"expected finite {name}, got {a[i]} at {i}")
+        raise ValueError(f"expected finite {name}, got {a[i]} at index {i}")
     return a.astype(np.float64, copy=False)
 
 
 def images(x: ArrayLike, name: str = "images") -> NDArray[np.uint8]:
-    """(N, H, W, 3) bytes, 16 to 60 pixels a side: the constants are CIFAR's and mean little far from 32."""
+    """(N, H, W, 3) bytes with H and W from 16 to 60: the constants are CIFAR's and make no sense far from 32."""
     a = array(x, name)
     if a.dtype != np.uint8:
         raise ValueError(f"expected uint8 {name}, got dtype {a.dtype}")
@@ -168,7 +169,7 @@ def images(x: ArrayLike, name: str = "images") -> NDArray[np.uint8]:
             f"expected {name} of shape (N, H, W, 3), got {a.shape}; np.repeat turns one channel into three"
         )
     if len(a) == 0 or not all(16 <= side <= 60 for side in a.shape[1:3]):
-        raise ValueError(f"expected at least one image of 16 to 60 pixels a side, got {a.shape}")
+        raise ValueError(f"expected at least one image with height and width from 16 to 60, got {a.shape}")
     return a
 
 
@@ -188,7 +189,7 @@ def fraction(x: float, name: str) -> float:
 
 
 def choice(x: str, name: str, allowed: Sequence[str]) -> str:
-    """One of the allowed words."""
+    """One of the allowed strings."""
     if x not in allowed:
         raise ValueError(f"expected {name} to be one of {', '.join(allowed)}, got {x!r}")
     return x

@@ -1,9 +1,9 @@
-"""Expected calibration error,  ECE = sum_b n_b / N |acc_b - conf_b|  over bins b of confidence, and its relatives.
+"""Expected calibration error,  ECE = sum_b n_b / N |acc_b - conf_b|  over bins b of confidence, and its variants.
 
-Bins are (lo, hi], the first closed at 0: every sample is in exactly one, confidence 0 and 1 included, and the
-denominator is N. (Half-open bins [lo, hi) up to 1 lose the samples that a float32 softmax has saturated to 1: the most
-confident ones.)
-Equal-width edges are `linspace(0, 1, bins + 1)`, equal-mass edges are the quantiles of the confidences, so that tied
+Bins are (lo, hi], the first closed at 0, so every sample is in exactly one bin, including those with confidence 0 or 1,
+and the denominator is N. (Half-open bins [lo, hi) up to 1 would lose the most confident samples, those that a float32
+softmax has saturated to 1.)
+Equal-width edges are `linspace(0, 1, bins + 1)`; equal-mass edges are quantiles of the confidences, so tied
 confidences share a bin and the order of the samples does not matter.
 """
 
@@ -24,13 +24,13 @@ SCHEMES = ("width", "mass")
 
 FEW_BINS = 32
 MOST_BINS = 100_000
-STRETCH = 65536  # confidences binned at a time: half a megabyte, which stays in cache
+STRETCH = 65536  # confidences binned at a time: half a megabyte, which fits in the cache
 
 
 class Reliability(NamedTuple):
-    """A reliability diagram as data: bin edges (B + 1,), samples a bin, mean confidence and accuracy, each (B,).
+    """A reliability diagram as data: bin edges (B + 1,), then samples, mean confidence and accuracy per bin, each (B,).
 
-    Confidence and accuracy of an empty bin are NaN: there is no such number.
+    Confidence and accuracy of an empty bin are NaN.
     """
 
     edges: NDArray[np.float64]
@@ -42,8 +42,13 @@ class Reliability(NamedTuple):
 def ece(probs: ArrayLike, labels: ArrayLike, bins: int = 15, norm: str = "l1", scheme: str = "width") -> float:
     """Calibration error of the predicted class, (N, C), (N,) -> a fraction in [0, 1].
 
-    norm "l1": sum_b n_b/N |gap_b| (ECE);  "l2": sqrt(sum_b n_b/N gap_b^2) (RMSCE);  "max": max_b |gap_b| (MCE).
-    scheme "width": equal-width bins;  "mass": equal-mass bins (adaptive ECE).
+    Args:
+        probs: predicted probabilities, (N, C).
+        labels: true classes, (N,).
+        bins: number of bins.
+        norm: "l1" for sum_b n_b/N |gap_b| (ECE), "l2" for sqrt(sum_b n_b/N gap_b^2) (RMSCE), "max" for max_b |gap_b|
+            (MCE).
+        scheme: "width" for equal-width bins, "mass" for equal-mass bins (adaptive ECE).
 
     >>> round(ece([[0.9, 0.1], [0.9, 0.1]], [0, 1]), 6)   # one bin: confidence 0.9, accuracy 0.5
     0.4
@@ -53,7 +58,7 @@ def ece(probs: ArrayLike, labels: ArrayLike, bins: int = 15, norm: str = "l1", s
 
 
 def mce(probs: ArrayLike, labels: ArrayLike, bins: int = 15, scheme: str = "width") -> float:
-    """Maximum calibration error: the largest |accuracy - confidence| of any bin that has samples.
+    """Maximum calibration error: the largest |accuracy - confidence| over non-empty bins.
 
     >>> round(mce([[0.9, 0.1], [0.9, 0.1], [0.4, 0.6]], [0, 1, 1]), 6)   # gaps 0.4 and 0.4
     0.4
@@ -64,9 +69,9 @@ def mce(probs: ArrayLike, labels: ArrayLike, bins: int = 15, scheme: str = "widt
 def classwise_ece(
     probs: ArrayLike, labels: ArrayLike, bins: int = 15, norm: str = "l1", scheme: str = "width"
 ) -> float:
-    """Calibration error of every class's probability, averaged over classes: 1/C sum_c ECE(p_c, 1[y = c]).
+    """Calibration error of each class's probability, averaged over classes: 1/C sum_c ECE(p_c, 1[y = c]).
 
-    Unlike `ece` it looks at all of the distribution, not at its largest entry.
+    Unlike `ece` it takes the whole distribution into account, not just its largest entry.
 
     >>> round(classwise_ece([[0.9, 0.1], [0.9, 0.1]], [0, 1]), 6)   # 0.9 against 1/2 and 0.1 against 1/2
     0.4
@@ -79,7 +84,7 @@ def classwise_ece(
 
 
 def reliability(probs: ArrayLike, labels: ArrayLike, bins: int = 15, scheme: str = "width") -> Reliability:
-    """Samples, mean confidence and accuracy in each bin of confidence.
+    """Number of samples, mean confidence and accuracy in each bin of confidence.
 
     >>> reliability([[0.9, 0.1], [0.9, 0.1]], [0, 1], bins=2).accuracy
     array([nan, 0.5])
@@ -88,13 +93,13 @@ def reliability(probs: ArrayLike, labels: ArrayLike, bins: int = 15, scheme: str
 
 
 def binned(confidence: NDArray[np.float64], hit: NDArray[np.bool_], bins: int, scheme: str) -> Reliability:
-    """Reliability of any event's predicted probabilities: confidence (N,) against what happened (N,)."""
+    """Reliability of predicted probabilities of an event: confidence (N,) against whether it happened, `hit` (N,)."""
     _check.whole(bins, "bins", 1, MOST_BINS)
     _check.choice(scheme, "scheme", SCHEMES)
     if scheme == "width":
         edges = np.linspace(0, 1, bins + 1)
     else:
-        # A quantile that falls on a sample is decided by rounding; this is scikit-learn's expression, to round alike.
+        # Rounding decides the bin of a sample that lies on a quantile; scikit-learn's expression rounds the same way.
         edges = np.percentile(confidence, np.linspace(0, 1, bins + 1) * 100)
 
     def tally(rows: slice) -> NDArray[np.float64]:
@@ -110,7 +115,7 @@ def binned(confidence: NDArray[np.float64], hit: NDArray[np.bool_], bins: int, s
 
 
 def _bin_index(confidence: NDArray[np.float64], inner: NDArray[np.float64]) -> NDArray[np.int64]:
-    """Number of inner edges below each confidence; for few bins, comparing with all of them beats a search twice."""
+    """Number of inner edges below each confidence; for few bins, comparing with all of them is twice as fast."""
     if len(inner) >= FEW_BINS:
         return np.searchsorted(inner, confidence)
     below = np.zeros(confidence.shape, dtype=np.uint8)

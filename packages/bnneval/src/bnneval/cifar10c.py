@@ -1,6 +1,6 @@
-"""Reader for the official CIFAR-10-C files: one NAME.npy a corruption, its five severities in a row, and labels.npy.
+"""Reader for the official CIFAR-10-C files: one NAME.npy per corruption with its five severities, and labels.npy.
 
-An official file has 50,000 images (150 MB). They are memory-mapped: a batch costs its own bytes, never the file's.
+An official file has 50,000 images (150 MB). Files are memory-mapped, so only the images of a batch are read.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Cifar10C:
-    """The corrupted test set under `folder`, severity-major: images of severity s are the s-th fifth of a file.
+    """The corrupted test set in `folder`; images of severity s are the s-th fifth of a file.
 
     >>> Cifar10C("CIFAR-10-C").images("fog", 5)[:100]   # doctest: +SKIP
     """
@@ -29,11 +29,11 @@ class Cifar10C:
 
     def __post_init__(self) -> None:
         if not (Path(self.folder) / "labels.npy").is_file():
-            raise ValueError(f"expected the files of CIFAR-10-C in {self.folder}, got no labels.npy there")
+            raise ValueError(f"expected the CIFAR-10-C files in {self.folder}, got a folder with no labels.npy")
 
     @property
     def corruptions(self) -> tuple[str, ...]:
-        """Names of the corruptions whose file is there, in the benchmark's order."""
+        """Names of the corruptions whose file exists, in the benchmark's order."""
         return tuple(name for name in CORRUPTIONS if (Path(self.folder) / f"{name}.npy").is_file())
 
     def images(self, name: str, severity: int) -> NDArray[np.uint8]:
@@ -45,11 +45,11 @@ class Cifar10C:
             raise ValueError(f"expected uint8 (5 N, 32, 32, 3) in {name}.npy, got {file.dtype} {file.shape}")
         n = len(file) // len(SEVERITIES)
         if n != len(self.labels()):
-            raise ValueError(f"expected {len(self.labels())} images a severity in {name}.npy, like the labels, got {n}")
+            raise ValueError(f"expected {len(self.labels())} images per severity in {name}.npy, one per label, got {n}")
         return file[(severity - 1) * n : severity * n]
 
     def labels(self) -> NDArray[np.int64]:
-        """(N,) labels, which labels.npy repeats for each severity."""
+        """(N,) labels; labels.npy repeats them for each severity."""
         stored = self._load("labels.npy")
         if stored.dtype.kind not in "iu" or stored.ndim != 1 or len(stored) % len(SEVERITIES):
             raise ValueError(f"expected 5 N integers in labels.npy, got {stored.dtype} {stored.shape}")

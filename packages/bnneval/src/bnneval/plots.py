@@ -1,6 +1,7 @@
-"""Figures a paper would print: reliability diagram, entropy histograms, ROC. Built without pyplot, so no global state.
+"""Publication figures: reliability diagram, entropy histograms, ROC, entropy by severity. No pyplot, no global state.
 
-Colours are Okabe and Ito's, told apart with any colour vision; lines and hatches differ too, for print without colour.
+The colours are Okabe and Ito's, which are distinguishable with any colour vision; line styles and hatches differ as
+well, for print without colour.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ T = TypeVar("T")
 
 BLUE, ORANGE, GREEN, GREY = "#0072B2", "#D55E00", "#009E73", "#666666"
 CYCLE = (BLUE, ORANGE, GREEN, "#CC79A7", "#E69F00", "#56B4E9")
-LINES = ("-", "--", ":", "-.")  # of another length than CYCLE, so that 12 pairs differ
+LINES = ("-", "--", ":", "-.")  # 4 styles and 6 colours give 12 distinct pairs
 STYLE: Any = {
     "font.size": 9,
     "axes.titlesize": 9,
@@ -42,7 +43,7 @@ STYLE: Any = {
 
 
 def _styled(draw: Callable[P, T]) -> Callable[P, T]:
-    """Draw with STYLE; the caller's own settings are left alone."""
+    """Draw with STYLE, without changing the caller's matplotlib settings."""
 
     @wraps(draw)
     def drawn(*args: P.args, **kwargs: P.kwargs) -> T:
@@ -55,7 +56,7 @@ def _styled(draw: Callable[P, T]) -> Callable[P, T]:
 
 
 def _figure(width: float = 3.4, height: float = 2.8, **grid: Any) -> tuple[Figure, Any]:
-    """A figure of one column's width (3.4 inches) and its axes."""
+    """A figure as wide as one column of text (3.4 inches), and its axes."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(width, height), layout="constrained")
@@ -64,7 +65,7 @@ def _figure(width: float = 3.4, height: float = 2.8, **grid: Any) -> tuple[Figur
 
 @_styled
 def reliability_diagram(diagram: Reliability, error: float) -> Figure:
-    """Accuracy against confidence in each bin, the gap to the diagonal shaded, and the share of samples below."""
+    """Accuracy against confidence per bin, the gap between the two hatched; below it the share of samples per bin."""
     figure, (upper, lower) = _figure(3.4, 3.8, nrows=2, sharex=True, height_ratios=[3, 1])
     left, width = diagram.edges[:-1], np.diff(diagram.edges)
     filled = diagram.counts > 0
@@ -75,7 +76,7 @@ def reliability_diagram(diagram: Reliability, error: float) -> Figure:
     upper.bar(left[filled], confidence - accuracy, bottom=accuracy, **gap, **style)
     upper.plot([0, 1], [0, 1], color="black", linestyle="--", linewidth=0.8, label="perfect calibration")
     upper.set(ylabel="accuracy", xlim=(0, 1), ylim=(0, 1), title=f"ECE = {100 * error:.2f} %")
-    upper.legend(loc="upper left", frameon=True, framealpha=0.85, edgecolor="none")  # bars may lie behind it
+    upper.legend(loc="upper left", frameon=True, framealpha=0.85, edgecolor="none")  # it may cover bars
     lower.bar(
         left, diagram.counts / diagram.counts.sum(), width=width, align="edge", color=GREY, edgecolor="white", lw=0.6
     )
@@ -87,7 +88,7 @@ def reliability_diagram(diagram: Reliability, error: float) -> Figure:
 def entropy_histograms(
     entropies: Mapping[str, NDArray[np.float64]], classes: int, bins: int = 40, title: str = ""
 ) -> Figure:
-    """Densities of predictive entropy of one or more sets on [0, ln C]; the legend gives mean and std (ddof = 0)."""
+    """Densities of predictive entropy on [0, ln C], one per set; the legend shows mean and std (ddof = 0)."""
     figure, axes = _figure()
     edges = np.linspace(0, max(np.log(classes), 1e-9), bins + 1)
     for (name, entropy), colour, line in zip(entropies.items(), cycle(CYCLE), cycle(LINES), strict=False):
@@ -102,7 +103,7 @@ def entropy_histograms(
 
 @_styled
 def roc_curve(curves: Mapping[str, Roc], title: str = "") -> Figure:
-    """ROC curves of out-of-distribution detection; the legend gives the areas."""
+    """ROC curves of out-of-distribution detection; the legend shows the areas."""
     figure, axes = _figure(3.4, 3.2)
     for (name, curve), colour, line in zip(curves.items(), cycle(CYCLE), cycle(LINES), strict=False):
         label = f"{name}: AUC = {curve.auc:.3f}"
@@ -116,7 +117,7 @@ def roc_curve(curves: Mapping[str, Roc], title: str = "") -> Figure:
 
 @_styled
 def entropy_by_severity(shift: Shift) -> Figure:
-    """Mean entropy at each severity, one thin line a corruption and the pooled mean with its standard deviation."""
+    """Mean entropy by severity: a thin line per corruption, and the pooled mean with its standard deviation."""
     figure, axes = _figure()
     for k, row in enumerate(shift.cells.values()):
         mean_of_one = [cell.entropy_mean for cell in row.values()]
@@ -139,7 +140,7 @@ def entropy_by_severity(shift: Shift) -> Figure:
 
 @_styled
 def save(figure: Figure, stem: str | Path, dpi: int = 200) -> list[Path]:
-    """Write STEM.pdf (vector) and STEM.png; the files carry no date, so equal figures are equal bytes."""
+    """Write STEM.pdf (vector) and STEM.png; the files contain no date, so equal figures give equal bytes."""
     paths = [Path(f"{stem}.{kind}") for kind in ("pdf", "png")]
     figure.savefig(paths[0], metadata={"CreationDate": None})
     figure.savefig(paths[1], dpi=dpi)

@@ -1,6 +1,6 @@
 """Predictive distribution of a Bayesian classifier:  p(y | x) = 1/S sum_s p(y | x, w_s),  probabilities averaged.
 
-Averaging logits or log-probabilities gives something else: the mean of log p over samples does not even sum to 1.
+Averaging logits or log-probabilities gives something else: the exponential of the mean of log p does not sum to 1.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def mean_probs(sample_probs: ArrayLike) -> NDArray[np.float64]:
 
 
 def top(probs: ArrayLike, labels: ArrayLike) -> Top:
-    """Confidence max_c p_c and correctness argmax_c p_c == y of each row; of tied classes the first is predicted.
+    """Confidence max_c p_c and correctness argmax_c p_c == y of each row; the first of tied classes is predicted.
 
     >>> top([[0.5, 0.5], [0.2, 0.8]], [1, 1])
     Top(confidence=array([0.5, 0.8]), correct=array([False,  True]))
@@ -55,7 +55,7 @@ def _first_best(p: NDArray[np.float64], best: NDArray[np.float64], y: NDArray[np
     at_best = p == best
     if np.count_nonzero(at_best) > best.size:
         seen = np.zeros(best.size, dtype=bool)
-        for row in at_best:  # keep the first of tied classes: at its best here, and in no class before
+        for row in at_best:  # of tied classes keep the first: this one, if no class before it attains the maximum
             np.greater(row, seen, out=row)
             seen |= row
     hit: NDArray[np.bool_] = at_best.ravel().take(y * best.size + np.arange(best.size))
@@ -63,7 +63,7 @@ def _first_best(p: NDArray[np.float64], best: NDArray[np.float64], y: NDArray[np
 
 
 def true_class_probs(probs: ArrayLike, labels: ArrayLike) -> NDArray[np.float64]:
-    """Probability that each row gives to its label, (N, C), (N,) -> (N,).
+    """Probability that each row assigns to its label, (N, C), (N,) -> (N,).
 
     >>> true_class_probs([[0.9, 0.1], [0.3, 0.7]], [0, 0])
     array([0.9, 0.3])

@@ -1,4 +1,4 @@
-"""All metrics of one set of predictions, as plain numbers, and as the table the command line prints."""
+"""All metrics of one set of predictions, as a dictionary of plain numbers and as the table of the command line."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def report(probs: ArrayLike, labels: ArrayLike, ood_probs: ArrayLike | None = None, bins: int = 15) -> dict[str, Any]:
-    """Every metric of predictions (N, C) or (S, N, C) with labels (N,), and of telling `ood_probs` from them.
+    """All metrics of predictions (N, C) or (S, N, C) with labels (N,), and of OOD detection if `ood_probs` is given.
 
     >>> report([[0.9, 0.1], [0.4, 0.6]], [0, 1])["accuracy"]
     1.0
@@ -50,7 +50,7 @@ def report(probs: ArrayLike, labels: ArrayLike, ood_probs: ArrayLike | None = No
 
 
 def averaged(probs: NDArray[Any], name: str = "probs") -> NDArray[np.float64]:
-    """(N, C) as it is, (S, N, C) averaged over weight samples."""
+    """Probabilities (N, C): the input itself, or (S, N, C) averaged over weight samples."""
     if probs.ndim == 3:
         mean: NDArray[np.float64] = _check.sample_probabilities(probs, name).mean(axis=0)
         return mean
@@ -58,7 +58,7 @@ def averaged(probs: NDArray[Any], name: str = "probs") -> NDArray[np.float64]:
 
 
 def _parts(probs: NDArray[Any]) -> dict[str, float]:
-    """Means of the aleatoric and epistemic parts, which only weight samples can tell apart."""
+    """Means of the aleatoric and epistemic parts; empty without weight samples, which are needed to separate them."""
     if probs.ndim != 3:
         return {}
     split = entropy_split(probs)
@@ -70,7 +70,7 @@ def _parts(probs: NDArray[Any]) -> dict[str, float]:
 
 
 def _ood(inside: NDArray[Any], outside: NDArray[Any]) -> dict[str, Any]:
-    """OOD detection by entropy and, given weight samples, by mutual information."""
+    """Metrics of OOD detection by entropy and, given weight samples, by mutual information."""
     if inside.ndim != outside.ndim or inside.shape[-1] != outside.shape[-1]:
         axes = ", ".join(["S", "N", "C"][-inside.ndim :])
         expected = f"({axes}) with C = {inside.shape[-1]} like the predictions"
@@ -89,7 +89,7 @@ def _ood(inside: NDArray[Any], outside: NDArray[Any]) -> dict[str, Any]:
 
 
 def table(metrics: dict[str, Any]) -> str:
-    """The numbers of a report, one a line, names left and values right."""
+    """The numbers of a report, one per line, names on the left and values on the right."""
     rows = [(key, value) for key, value in metrics.items() if not isinstance(value, dict)]
     rows += [(f"ood {key}", value) for key, value in metrics.get("ood", {}).items()]
     width = max(len(key) for key, _ in rows)

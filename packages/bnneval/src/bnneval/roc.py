@@ -1,7 +1,7 @@
-"""Receiver operating characteristic of telling out-of-distribution from in-distribution inputs by a score.
+"""Receiver operating characteristic of out-of-distribution (OOD) detection by a score.
 
-Out-of-distribution is the positive class and a higher score means more of it (entropy, mutual information, one minus
-confidence): TPR(c) = P(score_ood >= c), FPR(c) = P(score_id >= c). The area is the Mann-Whitney statistic,
+OOD is the positive class, and a higher score (entropy, mutual information, one minus confidence) means more likely OOD:
+TPR(c) = P(score_ood >= c), FPR(c) = P(score_id >= c). The area is the Mann-Whitney statistic,
 AUC = P(score_ood > score_id) + 1/2 P(score_ood = score_id), computed from integer counts.
 """
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class Roc(NamedTuple):
-    """One point a distinct score, from (0, 0) at threshold inf to (1, 1); `auc` is the area."""
+    """One point per distinct score, from (0, 0) at threshold inf to (1, 1); `auc` is the area."""
 
     fpr: NDArray[np.float64]
     tpr: NDArray[np.float64]
@@ -33,7 +33,7 @@ class _Counts(NamedTuple):
 
 
 def _count(scores_id: ArrayLike, scores_ood: ArrayLike) -> _Counts:
-    """How many scores of either kind are >= each distinct score, from the highest score down."""
+    """Number of ID and of OOD scores that are >= each distinct score, from the highest score down."""
     inside = np.sort(_check.scores(scores_id, "scores_id"))
     outside = np.sort(_check.scores(scores_ood, "scores_ood"))
     thresholds = np.unique(np.concatenate([inside, outside]))[::-1]
@@ -45,7 +45,7 @@ def _count(scores_id: ArrayLike, scores_ood: ArrayLike) -> _Counts:
 def _curve(counts: _Counts) -> Roc:
     thresholds, id_above, ood_above = counts
     inside, outside = np.concatenate([[0], id_above]), np.concatenate([[0], ood_above])
-    # Twice the area in unit pairs is a whole number, so a tie counts exactly one half.
+    # Twice the area, in units of one pair, is an integer, so a tie counts exactly one half.
     doubled = int(np.sum(np.diff(inside) * (outside[1:] + outside[:-1])))
     pairs = int(inside[-1]) * int(outside[-1])
     return Roc(
@@ -64,7 +64,7 @@ def _fpr_where(counts: _Counts, tpr: float) -> float:
 
 
 def roc(scores_id: ArrayLike, scores_ood: ArrayLike) -> Roc:
-    """ROC curve with all its thresholds, and its area; scores (N,) and (M,).
+    """ROC curve with all thresholds, and its area; scores (N,) and (M,).
 
     >>> roc([0.1, 0.4], [0.4, 0.9]).auc   # 0.9 beats both, 0.4 beats one and ties with one: 3.5 of 4 pairs
     0.875
@@ -73,7 +73,7 @@ def roc(scores_id: ArrayLike, scores_ood: ArrayLike) -> Roc:
 
 
 def auroc(scores_id: ArrayLike, scores_ood: ArrayLike) -> float:
-    """Area under the ROC: the chance that an OOD score exceeds an ID one, ties counting one half.
+    """Area under the ROC: the probability that an OOD score exceeds an ID score, ties counting one half.
 
     >>> auroc([1, 2, 3], [4, 5])
     1.0
@@ -82,10 +82,10 @@ def auroc(scores_id: ArrayLike, scores_ood: ArrayLike) -> float:
 
 
 def aupr(scores_id: ArrayLike, scores_ood: ArrayLike) -> float:
-    """Average precision of finding OOD: sum_k (recall_k - recall_{k-1}) precision_k over falling thresholds.
+    """Average precision of OOD detection: sum_k (recall_k - recall_{k-1}) precision_k over decreasing thresholds.
 
-    The step-wise sum, not the trapezoid, which is too high. It depends on the share of OOD samples; a score without
-    information has that share as its value.
+    This is the step-wise sum; the trapezoidal rule is too high. It depends on the share of OOD samples, which is its
+    value for an uninformative score.
 
     >>> round(aupr([1, 3], [2, 4]), 6)   # 1/2 at precision 1, 1/2 at precision 2/3
     0.833333
@@ -96,7 +96,7 @@ def aupr(scores_id: ArrayLike, scores_ood: ArrayLike) -> float:
 def fpr_at_tpr(scores_id: ArrayLike, scores_ood: ArrayLike, tpr: float = 0.95) -> float:
     """Smallest share of ID samples flagged by a threshold that flags at least `tpr` of the OOD samples (FPR95).
 
-    A point of the curve, not an interpolation between points.
+    It is a point of the curve, not an interpolation between points.
 
     >>> fpr_at_tpr([1, 2, 3, 4], [3, 5, 6], tpr=0.95)   # all OOD scores are >= 3, and so are two of four ID scores
     0.5
@@ -107,7 +107,7 @@ def fpr_at_tpr(scores_id: ArrayLike, scores_ood: ArrayLike, tpr: float = 0.95) -
 
 
 class Detection(NamedTuple):
-    """The three numbers of telling OOD from ID by a score."""
+    """The three metrics of OOD detection by a score."""
 
     auroc: float
     aupr: float
@@ -115,7 +115,7 @@ class Detection(NamedTuple):
 
 
 def detection(scores_id: ArrayLike, scores_ood: ArrayLike) -> Detection:
-    """AUROC, AUPR and FPR95 together; the sorting that all three need is done once.
+    """AUROC, AUPR and FPR95 together, sorting the scores only once.
 
     >>> detection([1, 2], [3, 4])
     Detection(auroc=1.0, aupr=1.0, fpr95=0.0)

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def accuracy(probs: ArrayLike, labels: ArrayLike) -> float:
-    """Share of samples whose most probable class is the label; of tied classes the first counts.
+    """Share of samples whose most probable class is the label; the first of tied classes counts.
 
     >>> accuracy([[0.9, 0.1], [0.3, 0.7]], [0, 0])
     0.5
@@ -23,7 +23,7 @@ def accuracy(probs: ArrayLike, labels: ArrayLike) -> float:
 
 
 def nll_per_sample(probs: ArrayLike, labels: ArrayLike) -> NDArray[np.float64]:
-    """-log p_y of each sample in nats, (N, C), (N,) -> (N,); infinite where the label was given probability 0."""
+    """-log p_y of each sample in nats, (N, C), (N,) -> (N,); infinite if the label has probability 0."""
     with np.errstate(divide="ignore"):
         loss: NDArray[np.float64] = -np.log(true_class_probs(probs, labels))
     return loss + 0.0  # -log 1 is -0.0
@@ -32,7 +32,7 @@ def nll_per_sample(probs: ArrayLike, labels: ArrayLike) -> NDArray[np.float64]:
 def nll(probs: ArrayLike, labels: ArrayLike) -> float:
     """Mean negative log-likelihood per sample, in nats: -1/N sum_i log p_i[y_i].
 
-    A label with probability 0 makes it infinite. It is not clipped: a clipped NLL depends on the clip.
+    It is infinite if a label has probability 0. It is not clipped, as it would then depend on the clipping threshold.
 
     >>> round(nll([[0.5, 0.5], [0.25, 0.75]], [0, 0]), 6)   # (ln 2 + ln 4) / 2
     1.039721
@@ -50,7 +50,7 @@ def brier_per_sample(probs: ArrayLike, labels: ArrayLike) -> NDArray[np.float64]
 
 
 def brier(probs: ArrayLike, labels: ArrayLike) -> float:
-    """Multi-class Brier score, summed over classes: 0 is perfect, 2 is certain and wrong.
+    """Multi-class Brier score, summed over classes: 0 for certain and right, 2 for certain and wrong.
 
     With two classes this is twice the binary score (p_1 - y)^2.
 

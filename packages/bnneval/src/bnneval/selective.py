@@ -1,8 +1,8 @@
 """Selective prediction: the error among the samples a classifier keeps when it abstains on its least confident ones.
 
 risk(k) = errors among the k most confident / k,  coverage = k / N,  AURC = 1/N sum_k risk(k).
-Samples with tied confidence are taken in random order and the risk is the mean over orders, so that neither curve nor
-area depends on how the samples were stored.
+The risk is averaged over all orders of samples with tied confidence, so neither curve nor area depends on the order in
+which samples are stored.
 """
 
 from __future__ import annotations

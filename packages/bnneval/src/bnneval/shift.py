@@ -1,4 +1,4 @@
-"""A classifier under growing corruption: entropy, accuracy, ECE and NLL for each corruption and severity.
+"""A classifier under distribution shift: entropy, accuracy, ECE and NLL for each corruption and severity.
 
 Mean corruption error (Hendrycks and Dietterich):  CE_c = sum_s E_{s,c} / sum_s E^base_{s,c},  mCE = mean_c CE_c;
 relative mCE subtracts each model's clean error from its E_{s,c} first.
@@ -25,14 +25,14 @@ if TYPE_CHECKING:
 
     from numpy.typing import ArrayLike, NDArray
 
-ANY_CLASS = np.iinfo(np.int64).max  # how many classes there are is known once the model has predicted
+ANY_CLASS = np.iinfo(np.int64).max  # the number of classes is unknown until the model has predicted
 
 Predict = Callable[[Any], Any]
-"""(n, H, W, 3) bytes to (n, C) probabilities, or (S, n, C) of which the mean is taken."""
+"""A function from (n, H, W, 3) bytes to probabilities (n, C), or (S, n, C), which are averaged over S."""
 
 
 class Cell(NamedTuple):
-    """One model on one set of images: entropy in nats (its std over images has ddof = 0), the rest as fractions."""
+    """Metrics of one model on one set of images: entropy and NLL in nats, the others fractions; std has ddof = 0."""
 
     entropy_mean: float
     entropy_std: float
@@ -42,9 +42,9 @@ class Cell(NamedTuple):
 
 
 class Trend(NamedTuple):
-    """Does mean entropy rise with severity? Page's L with corruptions as blocks, and the mean rise a level in nats.
+    """Trend of mean entropy with severity: Page's L with corruptions as blocks, and the mean rise in nats per severity.
 
-    `rising` counts the corruptions whose mean entropy at the highest severity exceeds that at the lowest.
+    `rising` counts the corruptions whose mean entropy is higher at the highest severity than at the lowest.
     """
 
     page_l: float
@@ -56,7 +56,7 @@ class Trend(NamedTuple):
 
 @dataclass(frozen=True)
 class Shift:
-    """Cells of every corruption and severity, the clean cell, pooled rows by severity, and where frost came from."""
+    """Metrics on clean images, by corruption and severity, and pooled by severity; `frost` names its textures."""
 
     clean: Cell | None
     cells: dict[str, dict[int, Cell]]
@@ -64,22 +64,22 @@ class Shift:
     frost: str
 
     def errors(self) -> NDArray[np.float64]:
-        """(corruptions, severities) error rates."""
+        """Error rates, (corruptions, severities)."""
         return 1 - self._grid("accuracy")
 
     def _grid(self, field: str) -> NDArray[np.float64]:
         return np.array([[getattr(cell, field) for cell in row.values()] for row in self.cells.values()])
 
     def mean(self) -> Cell:
-        """Mean over corruptions and severities of every number: its accuracy, ECE and NLL are cA, cECE and cNLL."""
+        """Mean of each metric over corruptions and severities: its accuracy, ECE and NLL are cA, cECE and cNLL."""
         return Cell(*(float(self._grid(field).mean()) for field in Cell._fields))
 
     def trend(self) -> Trend:
-        """Test statistic of entropy rising with severity; needs two corruptions and three severities."""
+        """Test whether entropy rises with severity; needs at least two corruptions and three severities."""
         entropy = self._grid("entropy_mean")
         if entropy.shape[0] < 2 or entropy.shape[1] < 3:
             raise ValueError(f"expected at least 2 corruptions and 3 severities for a trend, got {entropy.shape}")
-        from scipy.stats import page_trend_test  # half a second to import, and nothing else here needs it
+        from scipy.stats import page_trend_test  # takes half a second to import, and only this needs it
 
         page = page_trend_test(entropy)
         slope = np.polyfit(list(self.by_severity), entropy.mean(axis=0), 1)[0]
@@ -87,7 +87,7 @@ class Shift:
         return Trend(float(page.statistic), float(page.pvalue), float(slope), rising, len(entropy))
 
     def to_dict(self) -> dict[str, Any]:
-        """Everything as plain numbers and strings, for JSON (which has no word for an infinite NLL)."""
+        """Everything as plain numbers and strings; an infinite NLL stays infinite, which JSON cannot represent."""
         return {
             "frost": self.frost,
             "clean": self.clean and self.clean._asdict(),
@@ -97,28 +97,26 @@ class Shift:
 
 
 def mean_corruption_error(shift: Shift, baseline: Shift | None = None, *, relative: bool = False) -> float:
-    """mCE of a model against a baseline model, or without one the mean error over corruptions and severities.
+    """mCE of a model relative to a baseline model; without a baseline, the mean error over corruptions and severities.
 
-    The paper's baseline is AlexNet on ImageNet; for CIFAR-10-C the plain mean is customary. relative=True subtracts
-    clean errors and needs the baseline.
+    The baseline of Hendrycks and Dietterich is AlexNet on ImageNet; for CIFAR-10-C the plain mean is customary.
+    `relative=True` subtracts the clean errors and requires a baseline.
     """
     errors = shift.errors()
     if baseline is None:
         if relative:
-            raise ValueError("expected a baseline for the relative mean corruption error, got none")
+            raise ValueError("expected a baseline for the relative mean corruption error, got None")
         return float(errors.mean())
     if _axes(shift) != _axes(baseline):
-        raise ValueError("expected a baseline over the same corruptions and severities, got others")
+        raise ValueError("expected a baseline over the same corruptions and severities, got different ones")
     base = baseline.errors()
     if relative:
         if shift.clean is None or baseline.clean is None:
-            raise ValueError("expected clean cells for the relative mean corruption error, got none")
+            raise ValueError("expected clean metrics of both models for the relative mean corruption error, got None")
         errors, base = errors - (1 - shift.clean.accuracy), base - (1 - baseline.clean.accuracy)
     ratio = errors.sum(axis=1), base.sum(axis=1)
     if not ratio[1].all():
-        raise ValueError(
-            "expected a baseline with errors under every corruption, got one without: the ratio is undefined"
-        )
+        raise ValueError("expected a baseline with errors under every corruption, got 0 errors: the ratio is undefined")
     return float(np.mean(ratio[0] / ratio[1]))
 
 
@@ -137,10 +135,10 @@ def evaluate_shift(
     bins: int = 15,
     frost: str | Path | None = None,
 ) -> Shift:
-    """Corrupt images at every severity, batch by batch, and score what `predict` makes of them.
+    """Corrupt images at every severity, batch by batch, and score the predictions for them.
 
-    by_severity pools the images of all corruptions, as the paper's Table 2 does: mean and std of entropy over all of
-    them, one ECE of all of them.
+    `Shift.by_severity` pools the images of all corruptions, as the paper's Table 2 does: mean and std of entropy, and
+    one ECE, over all of them.
     """
     x = _check.images(images)
     ice = textures(frost)
@@ -161,7 +159,7 @@ def evaluate_cifar10c(
     bins: int = 15,
     clean: ArrayLike | None = None,
 ) -> Shift:
-    """The same on the official files in `folder`; `clean` is the uncorrupted test set in the same order, if at hand."""
+    """`evaluate_shift` on the official files in `folder`; `clean` is the uncorrupted test set in the same order."""
     data = Cifar10C(folder)
 
     def official(name: str, severity: int, rows: slice) -> NDArray[np.uint8]:
@@ -174,7 +172,7 @@ def evaluate_cifar10c(
 
 @dataclass(frozen=True)
 class _Trial:
-    """A model and the labels of the images it will see, read `batch` at a time and scored with `bins` bins."""
+    """A model and the labels of its images, which are predicted `batch` at a time and scored with `bins` bins."""
 
     predict: Predict
     labels: NDArray[np.int64]
@@ -192,12 +190,14 @@ class _Trial:
         clean: NDArray[np.uint8] | None,
         frost: str,
     ) -> Shift:
-        """Every corruption at every severity, and the clean images where they are given."""
+        """Evaluate every corruption at every severity, and the clean images if given."""
         if not names or not severities:
-            raise ValueError("expected at least one corruption and one severity, got none")
+            raise ValueError(
+                f"expected at least one corruption and one severity, got {len(names)} and {len(severities)}"
+            )
         if clean is not None and len(clean) != len(self.labels):
             raise ValueError(f"expected {len(self.labels)} clean images, as many as labels, got {len(clean)}")
-        severities = sorted(severities)  # the trend and the plot read them as rising
+        severities = sorted(severities)  # the trend and the plot rely on increasing order
         probs = {name: {s: self._probs(partial(corrupted, name, s)) for s in severities} for name in names}
         cells = {name: {s: self._cell([p]) for s, p in row.items()} for name, row in probs.items()}
         pooled = {s: self._cell([row[s] for row in probs.values()]) for s in severities}
@@ -205,13 +205,13 @@ class _Trial:
         return Shift(on_clean, cells, pooled, frost)
 
     def _probs(self, images: Callable[[slice], NDArray[np.uint8]]) -> NDArray[np.float64]:
-        """(N, C) predictions for all images, which are asked for a slice at a time."""
+        """(N, C) predictions for all images, which are requested one slice at a time."""
         n = len(self.labels)
         slices = [slice(start, min(start + self.batch, n)) for start in range(0, n, self.batch)]
         return np.concatenate([_predicted(self.predict, images(rows)) for rows in slices])
 
     def _cell(self, sets: list[NDArray[np.float64]]) -> Cell:
-        """Scores of one or more sets of predictions for the same images, pooled."""
+        """Metrics of one or more sets of predictions for the same images, pooled."""
         probs, labels = np.concatenate(sets), np.tile(self.labels, len(sets))
         entropy = predictive_entropy(probs)
         scores = accuracy(probs, labels), ece(probs, labels, self.bins), nll(probs, labels)
@@ -219,7 +219,7 @@ class _Trial:
 
 
 def _predicted(predict: Predict, images: NDArray[np.uint8]) -> NDArray[np.float64]:
-    """What `predict` gives for a batch, checked: one row an image."""
+    """`predict(images)`, averaged over weight samples; raises ValueError unless it has one row per image."""
     raw = _check.array(predict(images), "predict(images)")
     if raw.ndim == 3:
         p: NDArray[np.float64] = _check.sample_probabilities(raw, "predict(images)").mean(axis=0)

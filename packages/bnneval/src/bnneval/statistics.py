@@ -1,4 +1,4 @@
-"""How sure a metric is: mean and spread over seeds, bootstrap intervals, and two models on the same data.
+"""Uncertainty of a metric: mean and spread over seeds, bootstrap intervals, paired comparison of two models.
 
 Over n seeds:  mean +- t_{n-1} s / sqrt(n)  with s the standard deviation with n - 1 in the denominator (ddof = 1).
 """
@@ -43,7 +43,7 @@ class Interval(NamedTuple):
 
 
 class Comparison(NamedTuple):
-    """Mean difference a - b over n pairs, its Student interval, and the p-value of no difference."""
+    """Mean difference a - b over n pairs, its Student interval, and the p-value under no difference."""
 
     difference: float
     low: float
@@ -60,7 +60,7 @@ def over_seeds(values: ArrayLike, level: float = 0.95) -> SeedSummary:
     """
     x = _check.scores(values, "values")
     if len(x) < 2:
-        raise ValueError("expected values of at least two seeds, got one: its spread is unknown")
+        raise ValueError("expected values of at least two seeds, got 1: its spread is unknown")
     mean, std = float(x.mean()), float(x.std(ddof=1))
     half = stdtrit(len(x) - 1, (1 + _check.fraction(level, "level")) / 2) * std / np.sqrt(len(x))
     return SeedSummary(mean, std, float(mean - half), float(mean + half), len(x))
@@ -71,8 +71,8 @@ def bootstrap(
 ) -> Interval:
     """Basic bootstrap interval [2v - q_hi, 2v - q_lo] of a statistic that resamples its own data.
 
-    The basic interval mirrors the resampled values about v. ECE is biased upwards by noise, once in v and twice in a
-    resample, and mirroring takes that second bias off again; the percentile interval would double it.
+    The basic interval mirrors the resampled values about v. Noise biases ECE upwards, once in v and twice in a
+    resample; mirroring cancels the second bias, while the percentile interval would double it.
     """
     _check.whole(resamples, "resamples", 2)
     tail = (1 - _check.fraction(level, "level")) / 2
@@ -93,8 +93,9 @@ def bootstrap_ece(
 ) -> Interval:
     """ECE with a bootstrap interval over samples, clipped to [0, 1].
 
-    Take it with care near 0, where ECE is mostly bias: on 150 sets of 1,000 samples with 10 bins the 90 % interval
-    covered a population ECE of 0, 0.02, 0.05 and 0.1 in 69, 80, 84 and 89 % (the percentile interval never covers 0).
+    The interval is unreliable near 0, where ECE is mostly bias: on 150 sets of 1,000 samples with 10 bins the 90 %
+    interval covered a population ECE of 0, 0.02, 0.05 and 0.1 in 69, 80, 84 and 89 % of cases (the percentile interval
+    never covers 0).
 
     >>> bootstrap_ece([[0.75, 0.25]] * 100, [0] * 50 + [1] * 50).value
     0.25
@@ -115,7 +116,7 @@ def bootstrap_ece(
 def bootstrap_auroc(
     scores_id: ArrayLike, scores_ood: ArrayLike, resamples: int = 1000, level: float = 0.95, seed: int = 0
 ) -> Interval:
-    """AUROC with a bootstrap interval, clipped to [0, 1]; the two sets are resampled apart, their sizes kept.
+    """AUROC with a bootstrap interval, clipped to [0, 1]; each of the two sets is resampled to its own size.
 
     >>> bootstrap_auroc([1, 2, 3], [4, 5])
     Interval(value=1.0, low=1.0, high=1.0)
@@ -137,7 +138,7 @@ def paired_difference(a: ArrayLike, b: ArrayLike, level: float = 0.95) -> Compar
     """
     x, y = _check.scores(a, "a"), _check.scores(b, "b")
     if x.shape != y.shape:
-        raise ValueError(f"expected as many of a as of b, got {len(x)} and {len(y)}")
+        raise ValueError(f"expected a and b of the same length, got {len(x)} and {len(y)}")
     mean, std, low, high, n = over_seeds(x - y, level)
     if std == 0:
         return Comparison(mean, low, high, 1.0 if mean == 0 else 0.0, n)
@@ -148,10 +149,10 @@ def paired_difference(a: ArrayLike, b: ArrayLike, level: float = 0.95) -> Compar
 def compare(
     probs_a: ArrayLike, probs_b: ArrayLike, labels: ArrayLike, score: str = "nll", level: float = 0.95
 ) -> Comparison:
-    """Two models on the same samples: mean of score(a) - score(b), below 0 where a is better.
+    """Two models on the same samples: mean of score(a) - score(b), negative if a is better.
 
-    score "nll" and "brier": paired t-test over samples. "error": 0/1 errors, p-value of the exact McNemar test, which
-    asks whether the samples that only one of them gets wrong fall to both sides alike.
+    With score "nll" or "brier" the test is the paired t-test over samples. With "error" (0/1 errors) it is the exact
+    McNemar test: among the samples that exactly one model gets wrong, are both models wrong equally often?
 
     >>> compare([[0.9, 0.1]] * 3, [[0.2, 0.8]] * 3, [0, 0, 1], score="error")   # b alone errs twice, a alone once
     Comparison(difference=-0.33..., low=-3.2..., high=2.5..., p_value=1.0, n=3)

@@ -6,8 +6,8 @@
 | `aleatoric` | aleatoric                    | data uncertainty      | expected entropy   |
 | `epistemic` | epistemic                    | knowledge uncertainty | mutual information |
 
-Aleatoric is what no further weight sample would settle (the samples agree that the input is ambiguous), epistemic is
-what they disagree about. All names of a row are the same number; mutual information is also the BALD score.
+Aleatoric uncertainty is what the weight samples agree on: the input is ambiguous. Epistemic uncertainty is what they
+disagree about. All names in a row are the same number; mutual information is also known as the BALD score.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ class EntropySplit(NamedTuple):
 
 
 def _entropy(p: NDArray[np.float64]) -> NDArray[np.float64]:
-    # entr is 0 at 0, so a certain prediction has entropy 0 and no row is lost to 0 * log 0.
+    # entr is 0 at 0, so a certain prediction has entropy 0 instead of the NaN of 0 * log 0.
     h: NDArray[np.float64] = np.einsum("...c->...", entr(p))
-    return np.maximum(h, 0)  # a probability one rounding above 1 has entr -2e-16
+    return np.maximum(h, 0)  # a probability one rounding error above 1 has entr -2e-16
 
 
 def predictive_entropy(probs: ArrayLike) -> NDArray[np.float64]:
@@ -47,7 +47,7 @@ def predictive_entropy(probs: ArrayLike) -> NDArray[np.float64]:
 
 
 def expected_entropy(sample_probs: ArrayLike) -> NDArray[np.float64]:
-    """Mean over weight samples of the entropy, E_w H[p(y | x, w)], (S, N, C) -> (N,): the aleatoric part.
+    """Entropy averaged over weight samples, E_w H[p(y | x, w)], (S, N, C) -> (N,): the aleatoric part.
 
     >>> expected_entropy([[[1.0, 0.0]], [[0.5, 0.5]]]).round(6)   # (0 + ln 2) / 2
     array([0.346574])
@@ -65,7 +65,7 @@ def mutual_information(sample_probs: ArrayLike) -> NDArray[np.float64]:
 
 
 def entropy_split(sample_probs: ArrayLike) -> EntropySplit:
-    """Total, aleatoric and epistemic uncertainty of each prediction, (S, N, C) -> three times (N,).
+    """Total, aleatoric and epistemic uncertainty of each prediction, (S, N, C) -> three arrays (N,).
 
     >>> [part.round(6).item() for part in entropy_split([[[1.0, 0.0]], [[0.5, 0.5]]])]
     [0.562335, 0.346574, 0.215762]
@@ -73,5 +73,5 @@ def entropy_split(sample_probs: ArrayLike) -> EntropySplit:
     p = _check.sample_probabilities(sample_probs)
     total = _entropy(p.mean(axis=0))
     aleatoric = np.mean([_entropy(one) for one in p], axis=0)
-    # Entropy is concave, so the difference is >= 0 but for rounding.
+    # Entropy is concave, so the difference is >= 0 up to rounding.
     return EntropySplit(total, aleatoric, np.maximum(total - aleatoric, 0))

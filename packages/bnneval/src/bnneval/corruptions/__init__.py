@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 
 __all__ = ["BENCHMARK", "CONSTANTS", "CORRUPTIONS", "SEVERITIES", "Textures", "corrupt", "textures"]
 
-_ROOMS = (noise, blur, motion, snow, frost, fog, colour, digital, spatter)
+_MODULES = (noise, blur, motion, snow, frost, fog, colour, digital, spatter)
 _FUNCTIONS: dict[str, Callable[..., NDArray[np.uint8]]] = {
-    name: getattr(room, name) for name in CORRUPTIONS for room in _ROOMS if hasattr(room, name)
+    name: getattr(module, name) for name in CORRUPTIONS for module in _MODULES if hasattr(module, name)
 }
 
 
@@ -36,9 +36,16 @@ def corrupt(
 ) -> NDArray[np.uint8]:
     """Corrupted copies of images, uint8 (N, H, W, 3) -> the same shape and dtype.
 
-    Image i is corrupted with random numbers that depend on seed, name, severity and start + i alone, so a data set
-    gives the same bytes whole or in batches (`start` is the number of the batch's first image). H and W are 16 to 60;
-    the constants are those for 32. `frost` is the folder of the frost photographs, or `textures(folder)` of it.
+    The random numbers for image i depend only on seed, name, severity and start + i, so a data set gives the same bytes
+    whether it is corrupted as a whole or in batches.
+
+    Args:
+        images: uint8 (N, H, W, 3) with H and W from 16 to 60; the constants are those for 32.
+        name: one of CORRUPTIONS.
+        severity: 1 to 5.
+        seed: seed of the random numbers.
+        start: index of the first image in its data set, for batches.
+        frost: the folder with the frost photographs, or `textures(folder)`; without it the texture is procedural.
 
     >>> corrupt(np.full((1, 32, 32, 3), 100, np.uint8), "brightness", 5)[0, 0, 0]   # 100 / 255 + 0.3, truncated
     array([176, 176, 176], dtype=uint8)

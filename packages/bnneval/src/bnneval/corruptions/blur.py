@@ -1,4 +1,4 @@
-"""Blurs without direction: gaussian, glass, defocus, zoom."""
+"""Blurs other than motion blur: gaussian, glass, defocus, zoom."""
 
 from __future__ import annotations
 
@@ -17,22 +17,22 @@ if TYPE_CHECKING:
 
 
 def smooth(x: NDArray[Any], sigma: float) -> NDArray[Any]:
-    """Gaussian filter of the two image axes, the border repeated, cut at 4 sigma."""
+    """Gaussian filter over the two image axes, with repeated border, truncated at 4 sigma."""
     blurred: NDArray[Any] = ndimage.gaussian_filter(x, sigma, mode="nearest", truncate=4.0, axes=(0, 1))
     return blurred
 
 
-def gaussian_blur(image: Image, rng: np.random.Generator, sigma: float) -> Image:  # noqa: ARG001  one signature for all
-    """Gaussian filter of standard deviation sigma pixels."""
+def gaussian_blur(image: Image, rng: np.random.Generator, sigma: float) -> Image:  # noqa: ARG001  same signature for all
+    """Gaussian filter with a standard deviation of sigma pixels."""
     return quantise(smooth(unit(image), sigma))
 
 
 def glass_blur(image: Image, rng: np.random.Generator, sigma: float, reach: int, iterations: int) -> Image:
-    """Blur, let every pixel take the value of a near one up or left, blur again.
+    """Blur, replace every pixel by a nearby one above or to the left, blur again.
 
-    The original walks from the last pixel to pixel `reach + 1` and means to swap each with one at an offset in
-    -reach .. reach - 1, but its swap of array views only copies the neighbour. With reach 1 the offsets are -1 and 0:
-    neighbours that the walk has yet to come to. So each step reads old values alone, and one gather does it all.
+    The original loops from the last pixel down to pixel `reach + 1` and intends to swap each with one at an offset in
+    -reach .. reach - 1, but as it swaps array views it only copies the neighbour. With reach 1 the offsets are -1 and
+    0: neighbours that the loop has not reached yet. So every copy reads an old value, and one gather does all of them.
     """
     x = quantise(smooth(unit(image), sigma))
     rows, columns = (np.arange(side - reach, reach, -1) for side in x.shape[:2])
@@ -46,7 +46,7 @@ def glass_blur(image: Image, rng: np.random.Generator, sigma: float, reach: int,
 
 @cache
 def disk(radius: float, alias_blur: float) -> NDArray[np.float32]:
-    """A disk of that radius on a 17 x 17 grid, sum 1, its rim softened by three Gaussian taps a direction."""
+    """A disk of this radius on a 17 x 17 grid, sum 1, its rim smoothed by three Gaussian taps per direction."""
     x = np.arange(-8, 9)
     sharp = (x[:, None] ** 2 + x**2 <= radius**2).astype(np.float32)
     taps = np.exp(-0.5 * (np.array([-1, 0, 1]) / alias_blur) ** 2)
@@ -64,9 +64,9 @@ def defocus_blur(image: Image, rng: np.random.Generator, radius: float, alias_bl
 
 @cache
 def zoom_matrix(side: int, factor: float) -> NDArray[np.float64]:
-    """(side, side) matrix that magnifies a line of pixels about its middle by linear interpolation.
+    """(side, side) matrix that magnifies a line of pixels about its centre by linear interpolation.
 
-    The middle ceil(side / factor) pixels are stretched to round(that * factor), ends to ends, and trimmed to `side`.
+    The central n = ceil(side / factor) pixels are stretched to round(n * factor), end to end, and cropped to `side`.
     """
     crop = int(np.ceil(side / factor))
     first = (side - crop) // 2
@@ -80,7 +80,7 @@ def zoom_matrix(side: int, factor: float) -> NDArray[np.float64]:
 
 
 def zoom(x: NDArray[Any], factor: float) -> NDArray[Any]:
-    """(H, W, C) magnified about its middle, in its own precision."""
+    """(H, W, C) magnified about its centre; the dtype is kept."""
     h, w, _ = x.shape
     stretched = (zoom_matrix(h, factor) @ x.reshape(h, -1)).reshape(x.shape)
     magnified: NDArray[Any] = zoom_matrix(w, factor) @ stretched
@@ -90,7 +90,7 @@ def zoom(x: NDArray[Any], factor: float) -> NDArray[Any]:
 def zoom_blur(image: Image, rng: np.random.Generator, end: float) -> Image:  # noqa: ARG001
     """Mean of the image and its magnifications by arange(1, end, 0.01).
 
-    That range has 7, 12, 16, 21 and 26 factors for the five ends: by rounding the first two include the end itself.
+    That range has 7, 12, 16, 21 and 26 factors for the five ends; due to rounding the first two include the end itself.
     """
     x = unit(image).astype(np.float32)
     factors = np.arange(1, end, 0.01)

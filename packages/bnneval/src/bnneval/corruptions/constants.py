@@ -40,7 +40,7 @@ CONSTANTS: dict[str, tuple[tuple[float, ...], ...]] = {
     "saturate": ((0.3, 0), (0.1, 0), (1.5, 0), (2, 0.1), (2.5, 0.2)),
 }
 
-# The order of the benchmark: its fifteen, then the four extra ones.
+# In the order of the benchmark: its fifteen corruptions, then the four extra ones.
 CORRUPTIONS = tuple(CONSTANTS)
 BENCHMARK = CORRUPTIONS[:15]
 SEVERITIES = (1, 2, 3, 4, 5)

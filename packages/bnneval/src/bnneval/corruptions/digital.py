@@ -17,10 +17,10 @@ if TYPE_CHECKING:
 
 
 def _affine(x: NDArray[np.float32], matrix: NDArray[np.float64]) -> NDArray[np.float32]:
-    """x moved by (2, 3) `matrix` on (column, row), linear interpolation, mirrored about the border pixels.
+    """x warped by the (2, 3) `matrix` on (column, row), with linear interpolation, mirrored about the border pixels.
 
-    Source positions are whole multiples of 1/32 pixel, rounded the way OpenCV's fixed-point warp does: the column's
-    and the row's share to 1/1024 each, their sum to 1/32.
+    Source positions are multiples of 1/32 pixel, rounded as in OpenCV's fixed-point warp: the contributions of column
+    and row to 1/1024 each, their sum to 1/32.
     """
     h, w, channels = x.shape
     inverse = np.linalg.inv(np.vstack([matrix, [0, 0, 1]]))
@@ -33,10 +33,10 @@ def _affine(x: NDArray[np.float32], matrix: NDArray[np.float64]) -> NDArray[np.f
 
 
 def elastic_transform(image: Image, rng: np.random.Generator, alpha: float, sigma: float, affine: float) -> Image:
-    """A random affine map, then every pixel moved by alpha * (noise smoothed over sigma).
+    """A random affine map, then a displacement of every pixel by alpha * (noise smoothed over sigma).
 
-    Three points a third of a side about the centre move by up to `affine`; all three constants are shares of the side
-    (32 pixels in CIFAR). With alpha = 0 only the affine map remains.
+    The affine map moves three points, a third of the side away from the centre, by up to `affine`. All three constants
+    are fractions of the side (32 pixels in CIFAR). With alpha = 0 only the affine map remains.
     """
     x = unit(image).astype(np.float32)
     h, w = x.shape[:2]
@@ -63,8 +63,8 @@ def _through(points: NDArray[np.float32], moved: NDArray[np.float32]) -> NDArray
     return np.linalg.solve(homogeneous, moved.astype(np.float64)).T.astype(np.float64)
 
 
-def pixelate(image: Image, rng: np.random.Generator, scale: float) -> Image:  # noqa: ARG001  one signature for all
-    """Shrink to int(side * scale) by box averaging and grow back by it."""
+def pixelate(image: Image, rng: np.random.Generator, scale: float) -> Image:  # noqa: ARG001  same signature for all
+    """Shrink to int(side * scale) and enlarge to the original size, both with a box filter."""
     from PIL import Image as Picture
 
     h, w = image.shape[:2]
@@ -73,7 +73,7 @@ def pixelate(image: Image, rng: np.random.Generator, scale: float) -> Image:  # 
 
 
 def jpeg_compression(image: Image, rng: np.random.Generator, quality: int) -> Image:  # noqa: ARG001
-    """Through a JPEG file of that quality, chroma at half resolution."""
+    """Encode and decode as JPEG of this quality, with chroma at half resolution."""
     from PIL import Image as Picture
 
     file = BytesIO()

@@ -1,4 +1,4 @@
-"""The OpenCV primitives that *spatter* is made of, on (H, W) bytes: Canny edges, chamfer distance, equalisation."""
+"""The OpenCV functions that *spatter* uses, on (H, W) bytes: Canny edges, chamfer distance, equalisation, filters."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ TAN_22_5 = round((2**0.5 - 1) * 2**15)
 
 
 def canny(x: NDArray[np.uint8], low: int, high: int) -> NDArray[np.bool_]:
-    """Canny edges: Sobel gradient |dx| + |dy|, thin ridges above `low` that are connected to one above `high`."""
+    """Canny edges: thin ridges of the Sobel gradient |dx| + |dy| above `low` that are connected to one above `high`."""
     wide = x.astype(np.int64)
     dx, dy = (ndimage.sobel(wide, axis=axis, mode="nearest") for axis in (1, 0))
     ridge = _ridges(dx, dy) & (np.abs(dx) + np.abs(dy) > low)
@@ -29,7 +29,7 @@ def canny(x: NDArray[np.uint8], low: int, high: int) -> NDArray[np.bool_]:
 
 
 def _ridges(dx: NDArray[np.int64], dy: NDArray[np.int64]) -> NDArray[np.bool_]:
-    """Pixels whose gradient is not exceeded by the two neighbours along it (of eight directions, ties to one side)."""
+    """Pixels whose gradient exceeds that of the two neighbours along its direction, one of eight (ties to one side)."""
     size = np.abs(dx) + np.abs(dy)
     h, w = size.shape
     padded = np.pad(size, 1)
@@ -48,7 +48,7 @@ def _ridges(dx: NDArray[np.int64], dy: NDArray[np.int64]) -> NDArray[np.bool_]:
 
 @cache
 def _chamfer(h: int, w: int) -> NDArray[np.float32]:
-    """(H W, H W) chamfer distances between all pixels: the shortest way of axial, diagonal and knight's moves."""
+    """(H W, H W) chamfer distances between all pixels: the shortest path of axial, diagonal and knight's moves."""
     row, column = np.divmod(np.arange(h * w), w)
     dr, dc = np.abs(row[:, None] - row), np.abs(column[:, None] - column)
     long, short = np.maximum(dr, dc), np.minimum(dr, dc)
@@ -59,13 +59,13 @@ def _chamfer(h: int, w: int) -> NDArray[np.float32]:
 
 
 def distance_to(edges: NDArray[np.bool_], limit: float) -> NDArray[np.float32]:
-    """Chamfer distance of each pixel to the nearest edge, at most `limit` (which it is where there is no edge)."""
+    """Chamfer distance of each pixel to the nearest edge, at most `limit`; without edges it is `limit` everywhere."""
     to_nearest: NDArray[np.float32] = _chamfer(*edges.shape)[np.flatnonzero(edges)].min(axis=0, initial=limit)
     return to_nearest.reshape(edges.shape)
 
 
 def box_blur(x: NDArray[Any]) -> NDArray[np.float64]:
-    """3 x 3 mean, mirrored about the border pixels; bytes are summed exactly."""
+    """3 x 3 mean, mirrored about the border pixels; sums of bytes are exact."""
     total = x.astype(np.float64)
     for axis in (0, 1):
         total = ndimage.correlate1d(total, [1.0, 1.0, 1.0], axis=axis, mode="mirror")

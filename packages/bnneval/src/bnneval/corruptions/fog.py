@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 def plasma(side: int, decay: float, rng: np.random.Generator) -> NDArray[np.float64]:
     """Diamond-square height map on a torus, (side, side) with side a power of two, scaled to [0, 1].
 
-    Level by level, the middle of each square and then of each edge becomes the mean of its four neighbours plus
-    w U(-w, w), where w = 100 decay^-level: the noise falls with the square of the decay.
+    At each level, the centre of each square and then of each edge becomes the mean of its four neighbours plus
+    w U(-w, w), where w = 100 decay^-level. The noise thus decreases with the square of the decay.
     """
     height = np.zeros((side, side))
     step, w = side, 100.0
@@ -34,8 +34,8 @@ def plasma(side: int, decay: float, rng: np.random.Generator) -> NDArray[np.floa
         middles = height[half::step, half::step]
         above = middles + np.roll(middles, 1, axis=0) + corners + np.roll(corners, -1, axis=1)
         height[::step, half::step] = perturbed(above)
-        beside = middles + np.roll(middles, 1, axis=1) + corners + np.roll(corners, -1, axis=0)
-        height[half::step, ::step] = perturbed(beside)
+        left = middles + np.roll(middles, 1, axis=1) + corners + np.roll(corners, -1, axis=0)
+        height[half::step, ::step] = perturbed(left)
         step, w = half, w / decay
 
     height -= height.min()
@@ -44,7 +44,7 @@ def plasma(side: int, decay: float, rng: np.random.Generator) -> NDArray[np.floa
 
 
 def fog(image: Image, rng: np.random.Generator, strength: float, decay: float) -> Image:
-    """Fog of that strength; the map is the corner of the next power of two when the image is no such square."""
+    """Fog of this strength; the map is cropped from a square whose side is the next power of two."""
     x = unit(image)
     h, w = x.shape[:2]
     side = 1 << (max(h, w) - 1).bit_length()

@@ -1,7 +1,7 @@
-"""Frost: a photograph of ice laid over the image,  a x + b ice.
+"""Frost: a photograph of ice blended with the image,  a x + b ice.
 
-The photographs (frost1.png .. frost5.jpg of the original generator) are not part of this package. Given their folder
-they are used; without it a procedural texture takes their place, and `Textures.source` says which.
+The photographs (frost1.png .. frost5.jpg of the original generator) are not part of this package. They are used if
+their folder is given; otherwise a procedural texture replaces them. `Textures.source` records which.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ if TYPE_CHECKING:
 
     from bnneval.corruptions.levels import Image
 
-# The original draws from the first five of six, so frost6.jpg is never seen.
+# The original draws from the first five of six, so frost6.jpg is never used.
 PHOTOGRAPHS = ("frost1.png", "frost2.png", "frost3.png", "frost4.jpg", "frost5.jpg")
 
-# Mean colour and standard deviation of the five photographs at a fifth of their size (the second and third are alike).
+# Mean colour and standard deviation of the five photographs at a fifth of their size (numbers two and three are equal).
 COLOURS = (
     ((78, 149, 166), 43),
     ((201, 205, 214), 23),
@@ -34,14 +34,14 @@ COLOURS = (
 
 
 class Textures(NamedTuple):
-    """Ice to lay over images: where it comes from ("photographs" or "procedural") and five (H, W, 3) byte arrays."""
+    """Textures of ice: their source ("photographs" or "procedural") and five (H, W, 3) byte arrays."""
 
     source: str
     ice: tuple[NDArray[np.uint8], ...]
 
 
 def textures(folder: str | Path | None = None) -> Textures:
-    """The photographs in `folder` at a fifth of their size, or without a folder the procedural texture."""
+    """The photographs in `folder` at a fifth of their size; without a folder, the procedural textures."""
     if folder is None:
         return _procedural()
     missing = [name for name in PHOTOGRAPHS if not (Path(folder) / name).is_file()]
@@ -52,7 +52,7 @@ def textures(folder: str | Path | None = None) -> Textures:
 
 @cache
 def _photograph(path: Path) -> NDArray[np.uint8]:
-    """Every fifth pixel: linear interpolation at scale 0.2 falls on pixel 5 i + 2 exactly."""
+    """Every fifth pixel: linear interpolation at scale 0.2 hits pixel 5 i + 2 exactly."""
     from PIL import Image as Picture
 
     pixels = np.asarray(Picture.open(path).convert("RGB"))
@@ -62,7 +62,7 @@ def _photograph(path: Path) -> NDArray[np.uint8]:
 
 @cache
 def _procedural() -> Textures:
-    """Five textures, always the same: fine crystals on soft clouds, with the photographs' colours and contrast."""
+    """Five fixed textures: fine crystals on smooth clouds, with the colours and contrast of the photographs."""
     ice = []
     for number, (colour, spread) in enumerate(COLOURS):
         rng = np.random.default_rng([5, number])
@@ -79,7 +79,7 @@ def _standard(x: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def frost(image: Image, rng: np.random.Generator, keep: float, cover: float, source: Textures | None = None) -> Image:
-    """keep * image + cover * ice, ice a random window of a random texture; in levels, clipped at 255, truncated."""
+    """keep * image + cover * ice in levels, clipped and truncated; ice is a random window of a random texture."""
     ice = (source or _procedural()).ice
     layer = ice[rng.integers(len(ice))]
     h, w = image.shape[:2]

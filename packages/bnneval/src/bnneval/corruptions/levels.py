@@ -1,4 +1,4 @@
-"""Bytes and [0, 1]: images are x / 255; results are clipped, scaled by 255 and *truncated*, as in CIFAR-10-C."""
+"""Conversion between bytes and [0, 1]: x / 255, and back clipped, scaled by 255 and *truncated*, as in CIFAR-10-C."""
 
 from __future__ import annotations
 
@@ -19,6 +19,6 @@ def unit(image: Image) -> NDArray[np.float64]:
 
 
 def quantise(x: NDArray[Any]) -> Image:
-    """Fractions as bytes: floor(255 clip(x, 0, 1)). Rounding would brighten an image by half a level."""
+    """Fractions as bytes: floor(255 clip(x, 0, 1)). Rounding would brighten the image by half a level."""
     levels: Image = (np.clip(x, 0, 1) * 255).astype(np.uint8)
     return levels

@@ -1,7 +1,7 @@
-"""Motion blur as ImageMagick's MotionBlurImage defines it: half a Gaussian, laid along a line.
+"""Motion blur as defined by ImageMagick's MotionBlurImage: half a Gaussian along a line.
 
 Tap i = 0 .. 2 ceil(radius) has weight exp(-i^2 / (2 sigma^2)), normalised, and reads the pixel at
-(x, y) + ceil(i (cos angle, sin angle) - 1/2), the border repeated. The result is rounded to bytes.
+(x, y) + ceil(i (cos angle, sin angle) - 1/2), with repeated border. The result is rounded to bytes.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ def taps(radius: float, sigma: float) -> NDArray[np.float64]:
 
 
 def offsets(count: int, angle: float) -> list[tuple[int, int]]:
-    """(row, column) steps of the taps from their pixel, for an angle in degrees."""
+    """(row, column) offsets of the taps, for an angle in degrees."""
     a = radians(angle)
     return [(ceil(i * sin(a) - 0.5), ceil(i * cos(a) - 0.5)) for i in range(count)]
 
 
 def blur_along(image: NDArray[np.uint8], radius: float, sigma: float, angle: float) -> NDArray[np.uint8]:
-    """Bytes (H, W) or (H, W, C) blurred along a line at `angle` degrees."""
+    """Blur bytes (H, W) or (H, W, C) along a line at `angle` degrees."""
     weights = taps(radius, sigma)
     h, w = image.shape[:2]
     total = np.zeros(image.shape)
@@ -42,5 +42,5 @@ def blur_along(image: NDArray[np.uint8], radius: float, sigma: float, angle: flo
 
 
 def motion_blur(image: Image, rng: np.random.Generator, radius: float, sigma: float) -> Image:
-    """Blur along a line at an angle uniform in (-45, 45) degrees."""
+    """Blur along a line whose angle is uniform in (-45, 45) degrees."""
     return blur_along(image, radius, sigma, rng.uniform(-45, 45))

@@ -1,4 +1,4 @@
-"""Noise, drawn for every pixel and channel: gaussian, shot, impulse, speckle. x is the image on [0, 1]."""
+"""Noise, drawn independently per pixel and channel: gaussian, shot, impulse, speckle. x is the image in [0, 1]."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def shot_noise(image: Image, rng: np.random.Generator, photons: float) -> Image:
 
 
 def impulse_noise(image: Image, rng: np.random.Generator, amount: float) -> Image:
-    """Salt and pepper: each value is replaced with probability `amount`, by 0 or 1 with equal chance."""
+    """Salt and pepper: each value is replaced, with probability `amount`, by 0 or 1 with equal probability."""
     x = unit(image)
     flipped = rng.random(x.shape) <= amount
     salt = rng.random(x.shape) <= 0.5
@@ -32,6 +32,6 @@ def impulse_noise(image: Image, rng: np.random.Generator, amount: float) -> Imag
 
 
 def speckle_noise(image: Image, rng: np.random.Generator, sigma: float) -> Image:
-    """x + x sigma n: noise in proportion to the signal."""
+    """x + x sigma n,  n standard normal: noise proportional to the signal."""
     x = unit(image)
     return quantise(x + x * rng.normal(scale=sigma, size=x.shape))

@@ -1,4 +1,4 @@
-"""Snow: sparse noise, magnified, blurred along its fall and added twice, over a paler image."""
+"""Snow: sparse noise, magnified and motion-blurred, added twice to a paler image."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ LUMA = np.array([0.299, 0.587, 0.114], dtype=np.float32)
 
 
 class Fall(NamedTuple):
-    """Mean and spread of the flakes' noise, magnification, threshold, and the blur along their fall."""
+    """Mean and std of the noise, magnification, threshold, and radius and sigma of the motion blur."""
 
     loc: float
     scale: float
@@ -37,7 +37,7 @@ def flakes(shape: tuple[int, ...], rng: np.random.Generator, fall: Fall) -> NDAr
 
 
 def snow(image: Image, rng: np.random.Generator, *constants: float) -> Image:
-    """mix x + (1 - mix) max(x, 1.5 grey + 0.5) + layer + layer turned by 180 degrees; the constants end with `mix`."""
+    """mix x + (1 - mix) max(x, 1.5 grey + 0.5) + layer + layer rotated by 180 degrees; the last constant is `mix`."""
     *of_fall, mix = constants
     x = unit(image).astype(np.float32)
     layer = flakes(x.shape[:2], rng, Fall(*of_fall))[..., None] / 255.0

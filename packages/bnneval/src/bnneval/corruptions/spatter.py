@@ -1,4 +1,4 @@
-"""Spatter: drops of water (pale turquoise, lit from one side) at severities 1 to 3, of mud (brown) at 4 and 5."""
+"""Spatter: drops of water (pale turquoise, lit from one side) at severities 1 to 3, mud (brown) at 4 and 5."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def spatter(
     strength: float,
     mud: int,
 ) -> Image:
-    """Smoothed noise above a threshold is liquid; water adds `strength` of its colour, mud (blurred by it) covers."""
+    """Smoothed noise above a threshold is liquid. Water adds `strength` of its colour; mud, blurred by it, covers x."""
     x = unit(image).astype(np.float32)
     liquid = smooth(rng.normal(loc, scale, x.shape[:2]), sigma)
     liquid[liquid < threshold] = 0
@@ -37,13 +37,13 @@ def spatter(
         cover = smooth((liquid > threshold).astype(np.float32), strength)
         cover[cover < 0.8] = 0
         return quantise(x * (1 - cover[..., None]) + BROWN * cover[..., None])
-    # Noise above 1 wraps around to a low byte in the original, a hole in the drop; the official files have it so.
+    # As in the original and the official files, noise above 1 wraps around to a low byte: a hole in the drop.
     drops = (liquid * 255).astype(np.int64).astype(np.uint8)
     return quantise(x + np.float32(strength) * _lit(drops)[..., None] * TURQUOISE)
 
 
 def _lit(liquid: NDArray[np.uint8]) -> NDArray[np.float32]:
-    """Drops shaded by their distance from their rims, largest value 1; all 0 where there is nothing to see."""
+    """Drops shaded by the distance from their rims, with maximum 1; all 0 if there is no drop."""
     height = box_blur(distance_to(canny(liquid, 50, 150), 20)).astype(np.uint8)
     shade = np.rint(box_blur(emboss(equalise(height)))).astype(np.float32)
     drops = liquid * shade
