@@ -9,8 +9,9 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from torch import Tensor
 
-from theory.construction import Case, Outcome, construct, run
+from theory.construction import Case, construct
 from theory.laws import Bimodal, Circle, HeteroscedasticGaussian, Law, SmoothLaw
+from theory.simulation import Outcome, run
 from theory.theorem42 import grid
 
 TRUE, MODEL, ACCENT = "#0072B2", "#D55E00", "#000000"  # Okabe and Ito: told apart by colour-blind readers too

@@ -1,12 +1,12 @@
 """Theorem A.1 (Sharma et al., 2023):  |f_theta(V eta + u, x) - f~(x, eta)| < eps for all x in X and |eta| <= lambda.
 
-The network is fitted, and its error e = f_theta - f~ bounded everywhere, not on a grid alone: X x [-lambda, lambda] is
-cut into cells of half-diagonal rho, and in the cell of centre z
+The network is fitted, and its error e = f_theta - f~ is bounded everywhere, not only on a grid: X x [-lambda, lambda]
+is divided into cells of half-diagonal rho, and in the cell with centre z
 
-    |e| <= |e(z)| + rho |e'(z)| + (how far f_theta leaves its tangent within rho) + 1/2 rho^2 (curvature of f~).
+    |e| <= |e(z)| + rho |e'(z)| + (deviation of f_theta from its tangent within rho) + 1/2 rho^2 (curvature of f~).
 
-All that is left to trust is floating-point rounding. Both universal families of the paper are fitted. V = I and u = 0,
-as Theorem 4.2 has it; any invertible V is absorbed by the first layer, and a singular one loses noise.
+Only floating-point rounding remains uncontrolled. Both universal families of the paper are fitted, with V = I and u = 0
+as in Theorem 4.2. Any invertible V is absorbed by the first layer; a singular one loses noise.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ UNITS = {Family.WIDE: 12, Family.DEEP: 56}
 
 
 class Sup(NamedTuple):
-    """The largest error on a grid, and a bound of the error between its points."""
+    """The largest error on a grid, and a bound on the error everywhere."""
 
     on_grid: float
     everywhere: float
@@ -39,6 +39,11 @@ class Sup(NamedTuple):
 def reach(m: int, probability: float) -> float:
     """lambda with P(|eta| <= lambda) = probability for eta ~ N(0, I_m): 1.95996 for m = 1 and 0.95."""
     return float(stats.chi.ppf(probability, m))
+
+
+def noise_radius(law: Law, epsilon: float) -> float:
+    """lambda of Theorem 4.2's event A_1:  P(|eta| <= lambda) = 1 - epsilon / 2."""
+    return reach(law.m, 1 - epsilon / 2)
 
 
 def cells(radius: float, counts: tuple[int, int]) -> tuple[Tensor, float]:
@@ -52,7 +57,7 @@ def cells(radius: float, counts: tuple[int, int]) -> tuple[Tensor, float]:
 
 
 def sup_error(net: Shallow, law: SmoothLaw, radius: float, counts: tuple[int, int] = (400, 800)) -> Sup:
-    """sup |F(x, eta_1) - f~(x, eta)| over x in [-1, 1] and |eta_1| <= radius; neither looks at the other noises."""
+    """sup |F(x, eta_1) - f~(x, eta)| over x in [-1, 1] and |eta_1| <= radius; neither depends on the other noises."""
     centres, rho = cells(radius, counts)
     on_grid = everywhere = 0.0
     for z in torch.split(centres, 40_000):
@@ -70,13 +75,13 @@ def _padded(eta: Tensor, law: Law) -> Tensor:
 
 @lru_cache(maxsize=64)
 def approximation(law: SmoothLaw, family: Family, epsilon: float) -> Shallow:
-    """f_theta(x, eta_1) fitted on |eta| <= lambda(epsilon), the radius of Theorem 4.2's event A_1.
+    """f_theta(x, eta_1) fitted on |eta| <= lambda(epsilon).
 
-    The theorem says that such a network exists, so that any way to find it is good; the seed of the fit is fixed.
+    The theorem says that such a network exists, so it does not matter how it is found; the seed of the fit is fixed.
     """
-    radius = reach(law.m, 1 - epsilon / 2)
+    end = noise_radius(law, epsilon)
     z = torch.cartesian_prod(
-        torch.linspace(-1, 1, 33, dtype=torch.float64), torch.linspace(-radius, radius, 45, dtype=torch.float64)
+        torch.linspace(-1, 1, 33, dtype=torch.float64), torch.linspace(-end, end, 45, dtype=torch.float64)
     )
     y = law.generator(z[:, :1], _padded(z[:, 1:], law))
     return fitting.fit(family, z, y, UNITS[family], torch.Generator().manual_seed(0))
@@ -85,13 +90,13 @@ def approximation(law: SmoothLaw, family: Family, epsilon: float) -> Shallow:
 @lru_cache(maxsize=64)
 def bounded(law: SmoothLaw, family: Family, epsilon: float) -> Sup:
     """The error of that network on |eta| <= lambda(epsilon)."""
-    return sup_error(approximation(law, family, epsilon), law, reach(law.m, 1 - epsilon / 2))
+    return sup_error(approximation(law, family, epsilon), law, noise_radius(law, epsilon))
 
 
 def certify(seed: int = 0) -> list[Certificate]:  # noqa: ARG001 - nothing is drawn
     """sup error < eps / 2 on |eta| <= lambda, as Theorem 4.2 needs it, for four laws and both families.
 
-    Deep networks for the smaller eps alone: its lambda is the larger, so that it says more.
+    Deep networks are checked for the smaller eps only, which is the stronger statement: its lambda is larger.
     """
     models = [(Family.WIDE, epsilon) for epsilon in EPSILONS] + [(Family.DEEP, min(EPSILONS))]
     return [
@@ -100,7 +105,7 @@ def certify(seed: int = 0) -> list[Certificate]:  # noqa: ARG001 - nothing is dr
 
 
 def _certificate(law: SmoothLaw, family: Family, epsilon: float) -> Certificate:
-    radius = reach(law.m, 1 - epsilon / 2)
     sup = bounded(law, family, epsilon)
-    what = f"{law.name}, {family}, |eta| <= {radius:.3f}: sup |f_theta - f~|, proved between grid points"
+    where = f"{law.name}, {family}, |eta| <= {noise_radius(law, epsilon):.3f}"
+    what = f"{where}: sup |f_theta - f~|, proved between grid points"
     return Certificate(CLAIM, f"{what} (on the grid {sup.on_grid:.4f})", sup.everywhere, "<=", epsilon / 2)

@@ -1,0 +1,60 @@
+"""Samples of Theorem 4.2's model: weight paths, the outputs along them, and their error  sup_x |L h_1 - f~(x, eta)|."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from sdeweights import WeightProcess, flow
+from theory.construction import Construction
+from theory.steering import T2, T3
+
+
+class Outcome(NamedTuple):
+    """Results of the sampled weight paths.
+
+    Attributes:
+        eta: noise in the hidden state, (samples, m).
+        y: outputs L h_1, (samples, len(x), d_y).
+        error: sup over x of |y - f~(x, eta)|, (samples,).
+        inside: whether the sample lies in A, (samples,).
+        distance: |w_3/4 [1:m_gamma] - gamma|, (samples,).
+        kl: KL of the path, (samples,).
+    """
+
+    eta: Tensor
+    y: Tensor
+    error: Tensor
+    inside: Tensor
+    distance: Tensor
+    kl: Tensor
+
+
+def run(model: Construction, x: Tensor, samples: int, generator: torch.Generator, batch: int = 100) -> Outcome:
+    """Sample the weights, carry the inputs x, (n, 1), along them, and compare with the generator of the law.
+
+    Works in batches to limit the memory of the paths; the samples do not depend on the batch size.
+    """
+    process = model.process()
+    sizes = [min(batch, samples - done) for done in range(0, samples, batch)]
+    with torch.no_grad():
+        parts = [_run_batch(model, process, x, size, generator) for size in sizes]
+    return Outcome(*(torch.cat(field) for field in zip(*parts, strict=True)))
+
+
+def _run_batch(
+    model: Construction, process: WeightProcess, x: Tensor, samples: int, generator: torch.Generator
+) -> Outcome:
+    d, law = model.dimensions, model.law
+    path = process.sample(model.steps, samples, generator=generator, ode_solver="midpoint")
+    h0 = torch.cat([x, x.new_zeros(len(x), d.r + d.m)], 1)
+    h1 = flow(model.f_h, h0, path, method="euler", vectorize=True)
+    y, eta = h1[..., d.d_x : d.d_x + d.r], h1[:, 0, d.d_x + d.r :]
+    wanted = law.generator(x.expand(samples, -1, -1), eta[:, None].expand(-1, len(x), -1))
+    inside = eta.norm(dim=-1) <= model.reach
+    if not model.cut.resets:
+        inside &= path.at(T2)[:, : d.m_gamma].norm(dim=-1) <= model.Lambda
+    distance = (path.at(T3)[:, : d.m_gamma] - model.gamma).norm(dim=-1)
+    return Outcome(eta, y, (y - wanted).norm(dim=-1).amax(1), inside, distance, path.kl)
