@@ -30,12 +30,13 @@ BAD = [
     "groups of so many samples", "what a batch has to say", "expected a name, got none", "there is none",
     "a file which is neither", "training left the finite numbers", "made anew", "it is seldom called", "multiplied in vain",
     "the user can mend it", "it is mended", "the two stand beside each other", "it hardly moves",
+    "equal but for rounding", "sizes, where not the same", "the argument ``x`` of f",
 ]  # fmt: skip
 PLAIN = [
     "solver steps per block", "the steps a block takes", "half a second", "a line of an epoch", "blurred along a line at",
     "forward and backward", "w is None", "got None", "expected --cut none", "none of the samples", "it is none of these",
     "if there is one", "numbers that are trained", "resume with:", "so many paths that memory runs out", "besides",
-    "recommended", "amended", "hard", "where t1 < t < t2", "says", "the drift has to be split",
+    "recommended", "amended", "hard", "where t1 < t < t2", "says", "the drift has to be split", "the argument `x` of f", "but it works for all", "```pip install```",
 ]  # fmt: skip
 
 

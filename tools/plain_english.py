@@ -61,6 +61,9 @@ HABITS = {
     r"\bmend(?:s|ed|ing)?\b": "fix",
     r"\bbeside\b": "next to, with, besides",
     r"\bhardly\b": "barely",
+    r"\bbut for\b": "except for, up to",
+    r"\bwhere not\b": "if not",
+    r"(?<!`)``(?!`)[^`]+``(?!`)": "one backtick on each side of code",
 }
 PATTERNS = [(re.compile(habit.replace(" ", r"\s+"), re.IGNORECASE), better) for habit, better in HABITS.items()]
 
