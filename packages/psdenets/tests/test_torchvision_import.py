@@ -1,4 +1,4 @@
-"""`import torchvision` beside a torch without torchvision's compiled operators."""
+"""`import torchvision` with a torch that lacks torchvision's compiled operators."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def test_missing_operators_are_declared_and_the_import_repeated(tmp_path):
     assert result.stdout == "imported\n", result.stderr
 
 
-def test_a_healthy_install_is_imported_as_it_is(tmp_path):
+def test_a_working_installation_is_imported_unchanged(tmp_path):
     code = CHECK + "\n    import torch; assert not torch._C._jit_get_schemas_for_operator('torchvision::nms')"
     result = run(code, fake(tmp_path, ""))
     assert result.stdout == "imported\n", result.stderr

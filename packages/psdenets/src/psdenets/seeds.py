@@ -1,6 +1,6 @@
-"""Random numbers by address: the generator of (seed, stream, counters) is a function of its arguments alone.
+"""Random numbers by address: the generator of (seed, stream, counters) depends only on its arguments.
 
-Nothing random is carried from step to step, so that a run resumed at step k draws what the uninterrupted one drew.
+No random state is carried from step to step, so a run resumed at step k draws the same numbers as an uninterrupted one.
 """
 
 from __future__ import annotations
@@ -13,19 +13,19 @@ import torch
 
 
 def seed_of(seed: int, stream: str, *counters: int) -> int:
-    """63 bits of SHA-256 of the address: neighbouring addresses give unrelated seeds."""
+    """63 bits of the SHA-256 of the address, so that neighbouring addresses give unrelated seeds."""
     address = ":".join([str(seed), stream, *map(str, counters)])
     return int.from_bytes(hashlib.sha256(address.encode()).digest()[:8], "big") >> 1
 
 
 def generator(seed: int, stream: str, *counters: int, device: torch.device | str = "cpu") -> torch.Generator:
-    """A fresh generator at that address, e.g. ``generator(0, "noise", step)``."""
+    """A new generator for this address, e.g. `generator(0, "noise", step)`."""
     return torch.Generator(device).manual_seed(seed_of(seed, stream, *counters))
 
 
 @contextmanager
 def seeded(seed: int, stream: str, *counters: int) -> Iterator[None]:
-    """While inside, torch's global CPU numbers come from that address: layers of torch.nn take no generator."""
+    """Seed torch's global CPU generator from this address while inside: layers of torch.nn take no generator."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed_of(seed, stream, *counters))
         yield

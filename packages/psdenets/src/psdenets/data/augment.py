@@ -1,8 +1,8 @@
-"""Random changes to training images, a whole batch at a time, before they become numbers in [0, 1].
+"""Random augmentation of training images, a whole batch at a time, before they are scaled to [0, 1].
 
-none        nothing
-jitter      turned by up to 8 degrees, scaled by up to 8 %, moved by up to 1/16 of the side   digits, drawings
-crop-flip   moved by up to 1/8 of the side, zeros coming in, half the images mirrored         CIFAR-10: 4 of 32
+none        no change
+jitter      rotated by up to 8 degrees, scaled by up to 8 %, shifted by up to 1/16 of the side     digits, drawings
+crop-flip   shifted by up to 1/8 of the side with zero padding, half of the images mirrored        CIFAR-10: 4 of 32
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _TURN, _SCALE, _MOVE = math.radians(8), 0.08, 1 / 16
 
 
 def augmented(pixels: Tensor, kind: str, generator: torch.Generator) -> Tensor:
-    """Changed copies, uint8 (N, C, H, W) -> the same."""
+    """Augmented copies, uint8 (N, C, H, W) -> the same shape and dtype."""
     if kind == "none":
         return pixels
     if kind == "jitter":
@@ -28,7 +28,7 @@ def augmented(pixels: Tensor, kind: str, generator: torch.Generator) -> Tensor:
 
 
 def shifted(pixels: Tensor, most: int, generator: torch.Generator) -> Tensor:
-    """Each image moved by up to ``most`` pixels along each axis: a random crop of the image in a zero border."""
+    """Each image shifted by up to `most` pixels along each axis: a random crop of the image padded with zeros."""
     n, c, height, width = pixels.shape
     padded = F.pad(pixels, (most, most, most, most))
     down, right = torch.randint(2 * most + 1, (2, n), generator=generator)
@@ -40,10 +40,10 @@ def shifted(pixels: Tensor, most: int, generator: torch.Generator) -> Tensor:
 
 
 def jittered(pixels: Tensor, generator: torch.Generator) -> Tensor:
-    """Each image turned, scaled and moved a little, by bilinear interpolation; beyond the border it is 0."""
+    """Each image rotated, scaled and shifted slightly, with bilinear interpolation and zeros outside the border."""
     turn, grow, down, right = 2 * torch.rand((4, len(pixels)), generator=generator) - 1
     turn, scale = turn * _TURN, 1 + grow * _SCALE
-    # rows of the map from places in the result to places in the image, both with corners at -1 and 1
+    # rows of the map from positions in the result to positions in the image, both with corners at -1 and 1
     x_row = torch.stack([scale * turn.cos(), -scale * turn.sin(), 2 * _MOVE * right], dim=1)
     y_row = torch.stack([scale * turn.sin(), scale * turn.cos(), 2 * _MOVE * down], dim=1)
     grid = F.affine_grid(torch.stack([x_row, y_row], dim=1), list(pixels.shape), align_corners=False)

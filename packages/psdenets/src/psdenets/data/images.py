@@ -1,4 +1,4 @@
-"""Images in memory: uint8 (N, C, H, W), and their labels."""
+"""Images in memory, uint8 (N, C, H, W), with their labels."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ class Images(NamedTuple):
         return len(self.pixels)
 
     def take(self, indices: Tensor) -> Images:
-        """Some of them, in that order."""
+        """The images with these indices, in this order."""
         return Images(self.pixels[indices], self.labels[indices])
 
     def first(self, n: int | None) -> Images:
-        """The first n, or all."""
+        """The first n images, or all if n is None."""
         return self if n is None else Images(self.pixels[:n], self.labels[:n])
 
 
 class Splits(NamedTuple):
-    """Training, validation and test images, and what they are like."""
+    """Training, validation and test images, and their specification."""
 
     train: Images
     val: Images
@@ -40,9 +40,9 @@ class Splits(NamedTuple):
 
 
 def as_images(pixels: np.ndarray, labels: np.ndarray, classes: int, where: object) -> Images:
-    """Images from arrays (N, H, W), (N, H, W, C) or (N, C, H, W); one label below ``classes`` each.
+    """Images from arrays (N, H, W), (N, H, W, C) or (N, C, H, W), with one label below `classes` each.
 
-    A label that the head has no class for would otherwise be trained on silently.
+    Without this check, labels for which the head has no class would be trained on silently.
     """
     if pixels.dtype != np.uint8 or pixels.ndim not in (3, 4) or len(pixels) == 0:
         raise BadInput(f"expected uint8 images (N, H, W[, C]) in {where}, got {pixels.dtype} {pixels.shape}")
@@ -51,7 +51,7 @@ def as_images(pixels: np.ndarray, labels: np.ndarray, classes: int, where: objec
     low, high = int(labels.min()), int(labels.max())
     if low < 0 or high >= classes:
         raise BadInput(f"expected labels from 0 to {classes - 1} in {where}, got {low} to {high}")
-    copied = np.array(_channels_first(pixels), order="C")  # a file's own memory is read-only
+    copied = np.array(_channels_first(pixels), order="C")  # memory-mapped files are read-only
     return Images(torch.from_numpy(copied), torch.from_numpy(labels.astype(np.int64)))
 
 

@@ -1,4 +1,4 @@
-"""NumPy archives with `images` (uint8) and perhaps `labels`; nothing in them is unpickled."""
+"""NumPy archives with `images` (uint8) and optionally `labels`; nothing in them is unpickled."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from psdenets.errors import BadInput
 
 
 def read_npz(path: Path) -> tuple[np.ndarray, np.ndarray | None]:
-    """Images and labels; None where the archive has no labels."""
+    """Images and labels; labels are None if the archive has no such array."""
     try:
         with np.load(path, allow_pickle=False) as archive:
             if "images" not in archive:
@@ -22,4 +22,4 @@ def read_npz(path: Path) -> tuple[np.ndarray, np.ndarray | None]:
     except ValueError as error:
         if isinstance(error, BadInput):
             raise
-        raise BadInput(f"expected plain arrays in {path}, got pickled objects, which are not read") from None
+        raise BadInput(f"expected plain arrays in {path}, got pickled objects, which are never loaded") from None

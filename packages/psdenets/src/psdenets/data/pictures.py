@@ -1,4 +1,4 @@
-"""Picture files, one at a time or in folders named after their classes."""
+"""Image files, one at a time or in folders named after their classes."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from PIL import Image, UnidentifiedImageError
 from psdenets.errors import BadInput
 
 SUFFIXES = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".webp", ".ppm", ".pgm", ".tif", ".tiff")
-SMALLEST = 2  # pixels a side: one pixel has no shape to classify
+SMALLEST = 2  # pixels per side: a single pixel has no shape to classify
 
 
 def read_picture(path: Path, channels: int, size: tuple[int, int] | None = None) -> np.ndarray:
-    """One picture as uint8 (H, W, C), grey or RGB, resized to ``size`` = (height, width) where it differs."""
+    """One image file as uint8 (H, W, C), grey or RGB, resized to `size` = (height, width) if given."""
     try:
         with Image.open(path) as picture:
             picture.load()
@@ -32,22 +32,22 @@ def read_picture(path: Path, channels: int, size: tuple[int, int] | None = None)
 
 
 def pictures_in(folder: Path) -> list[Path]:
-    """Picture files of a folder and the folders inside it, sorted."""
+    """Image files in a folder and its subfolders, sorted."""
     return sorted(p for p in folder.rglob("*") if p.suffix.lower() in SUFFIXES and p.is_file())
 
 
 def read_folder(folder: Path, classes: list[str] | None = None) -> tuple[np.ndarray, np.ndarray, list[str]]:
-    """Pictures (N, H, W, 3) under folder/CLASS/, their labels, and the class names, sorted.
+    """Images (N, H, W, 3) in folder/CLASS/, their labels, and the class names, sorted.
 
-    All are resized to the size of the first one.
+    All are resized to the size of the first image.
     """
     found = sorted(d.name for d in folder.iterdir() if d.is_dir()) if folder.is_dir() else []
     names = found if classes is None else classes
     if set(found) - set(names):
-        raise BadInput(f"expected only the classes of training in {folder}, got also {sorted(set(found) - set(names))}")
+        raise BadInput(f"expected only the training classes in {folder}, also got {sorted(set(found) - set(names))}")
     files = [(path, label) for label, name in enumerate(names) for path in pictures_in(folder / name)]
     if not files:
-        raise BadInput(f"expected pictures in {folder}/CLASS/, one folder a class, got none")
+        raise BadInput(f"expected pictures in {folder}/CLASS/, one folder per class, got no picture")
     first = read_picture(files[0][0], 3)
     size = (first.shape[0], first.shape[1])
     pixels = np.stack([read_picture(path, 3, size) for path, _ in files])

@@ -1,4 +1,4 @@
-"""What a classifier has to know of its images: size, channels, classes, normalisation."""
+"""Specification of the images of a classifier: size, channels, classes, normalisation."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from psdenets.errors import BadInput
 
 @dataclass(frozen=True)
 class ImageSpec:
-    """Images of ``channels`` x ``height`` x ``width`` in [0, 1], and the names of their classes.
+    """Images of `channels` x `height` x `width` in [0, 1], and the names of their classes.
 
-    ``mean`` and ``std``, one number a channel, are applied inside the model, so that prediction cannot forget them.
+    `mean` and `std`, one number per channel, are applied inside the model, so that prediction always normalises.
     """
 
     channels: int
@@ -29,20 +29,20 @@ class ImageSpec:
         if len(self.classes) < 2:
             raise BadInput(f"expected at least two classes, got {len(self.classes)}")
         if not len(self.mean) == len(self.std) == self.channels or min(self.std) <= 0:
-            raise BadInput(f"expected a mean and a std > 0 for {self.channels} channels, got {self.mean}, {self.std}")
+            raise BadInput(f"expected mean and std > 0 for {self.channels} channels, got {self.mean} and {self.std}")
 
     @property
     def size(self) -> str:
-        """For messages: "1 x 28 x 28"."""
+        """Channels x height x width as text, e.g. "1 x 28 x 28"."""
         return f"{self.channels} x {self.height} x {self.width}"
 
     def as_dict(self) -> dict[str, Any]:
-        """Plain values, for JSON."""
+        """Plain values for JSON."""
         return dataclasses.asdict(self)
 
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> ImageSpec:
-        """The inverse of `as_dict`, also after a detour through JSON."""
+        """The inverse of `as_dict`; also accepts lists for tuples, as read from JSON."""
         tuples: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in values.items()}
         return cls(**tuples)
 
@@ -55,7 +55,7 @@ CIFAR10_CLASSES = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog
 FASHION_CLASSES = ("T-shirt", "trouser", "pullover", "dress", "coat", "sandal", "shirt", "sneaker", "bag", "ankle boot")
 KMNIST_CLASSES = ("o", "ki", "su", "tsu", "na", "ha", "ma", "ya", "re", "wo")
 
-# The paper normalises CIFAR-10 by these and MNIST not at all. Means and deviations of CIFAR-10 are those in wide use.
+# The paper normalises CIFAR-10 but not MNIST. Mean and std of CIFAR-10 are the commonly used values.
 SPECS = {
     "digits": ImageSpec(1, 8, 8, _numbered(10), (0.0,), (1.0,)),
     "mnist": ImageSpec(1, 28, 28, _numbered(10), (0.0,), (1.0,)),

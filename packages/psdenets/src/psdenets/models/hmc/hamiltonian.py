@@ -1,9 +1,9 @@
-"""Hamiltonian Monte Carlo from a density over R^d, by pyro.
+"""Hamiltonian Monte Carlo from a density on R^d, using pyro.
 
     H(w, r) = -log density(w) + 1/2 r^T M^{-1} r,     M diagonal
 
-A transition draws a momentum r ~ N(0, M), follows H for some leapfrog steps, and accepts where it ends with probability
-min(1, exp(H before - H after)).
+A transition draws a momentum r ~ N(0, M), follows H for a number of leapfrog steps, and accepts the end point with
+probability min(1, exp(H before - H after)).
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ _TARGET_ACCEPT = 0.8
 
 
 def nothing() -> None:
-    """What is done after a draw where nothing is to be done."""
+    """Do nothing: the default of `after_draw`."""
 
 
 class Chain(NamedTuple):
-    """One chain: draws (draws, d), mean acceptance probability after warm-up, and what it took.
+    """One chain: draws (draws, d), mean acceptance probability after warm-up, and its cost.
 
-    All but ``seconds``, the wall time, is a function of density, start and seed.
+    Everything except `seconds`, the wall time, depends only on density, start and seed.
     """
 
     draws: Tensor
@@ -52,29 +52,29 @@ def sample_chain(
     seed: int,
     after_draw: Callable[[], None] = nothing,
 ) -> Chain:
-    """Draws of one chain of HMC from a density over (d,), begun at w0; step size and M adapt during warm-up.
+    """Draws of one chain of HMC from a density on R^d, started at w0; step size and M adapt during warm-up.
 
-    A trajectory has ``leapfrog`` steps whatever their size; pyro alone would hold the length it computed from its first
-    guess of the step size, and take another number of steps after every adaptation. With number and size fixed, a
-    direction hardly moves whose period is the trajectory's length, and its square where half the period is: a low
-    effective sample size shows it, another ``leapfrog`` mends it. The same seed gives the same bits, and torch's global
-    generator is left as it was.
+    A trajectory has `leapfrog` steps of any size; by itself pyro would keep the length computed from its first guess of
+    the step size and vary the number of steps. With number and size fixed, a direction whose period equals the length
+    of the trajectory barely moves, and if half its period does, its square barely moves: a low effective sample size
+    shows this, and a different `leapfrog` fixes it. The same seed gives the same bits, and torch's global generator is
+    left unchanged.
 
     Args:
         log_density: differentiable, (d,) -> scalar; need not be normalised.
         w0: (d,), float64 on the CPU.
-        warmup: transitions that adapt and are not kept.
+        warmup: transitions that adapt and are discarded.
         draws: transitions that are kept.
-        leapfrog: steps, and so gradients, of a transition.
-        seed: of momenta and acceptances.
-        after_draw: called after every transition, warm-up included; what it raises ends the chain.
+        leapfrog: steps per transition, each with one gradient.
+        seed: seed of momenta and acceptances.
+        after_draw: called after every transition, including warm-up; an exception ends the chain.
     """
     if warmup < 0 or draws < 1 or leapfrog < 1:
         raise BadInput(f"expected warmup >= 0, draws and leapfrog >= 1, got {warmup}, {draws} and {leapfrog}")
     _check_start(log_density, w0)
     potential, kept, started = _Potential(log_density), [], time.perf_counter()
     with torch.random.fork_rng(devices=[]), torch.enable_grad():
-        torch.default_generator.manual_seed(seed)  # pyro has no generator of its own; torch.manual_seed seeds GPUs too
+        torch.default_generator.manual_seed(seed)  # pyro takes no generator; torch.manual_seed would seed GPUs too
         kernel = pyro_module("infer.mcmc").HMC(potential_fn=potential, target_accept_prob=_TARGET_ACCEPT)
         state = kernel.initial_params = {"w": w0.detach().clone()}
         kernel.setup(warmup)
@@ -84,7 +84,7 @@ def sample_chain(
             if k >= warmup:
                 kept.append(state["w"].detach().clone())
             after_draw()
-    accept = kernel._mean_accept_prob  # public is the share of accepted proposals alone, which says less
+    accept = kernel._mean_accept_prob  # the public attribute is only the share of accepted proposals
     divergences = len(kernel.diagnostics()["divergences"])
     seconds = time.perf_counter() - started
     return Chain(torch.stack(kept), accept, kernel.step_size, divergences, potential.gradients, seconds)
@@ -100,7 +100,7 @@ def _check_start(log_density: LogDensity, w0: Tensor) -> None:
 
 
 class _Potential:
-    """U(w) = -log density. Counts gradients: pyro has w require one wherever it takes one."""
+    """U(w) = -log density(w). Counts gradients: pyro lets w require grad whenever it computes one."""
 
     def __init__(self, log_density: LogDensity) -> None:
         self.log_density, self.gradients = log_density, 0
