@@ -1,12 +1,15 @@
 """torchsde and torchdiffeq behind our interface, and against our own schemes on the same noise."""
 
+import math
+
 import pytest
 import torch
 import torchdiffeq
 import torchsde
 
-from sdeweights import Brownian, Cut, OrnsteinUhlenbeck, Prior, SplitDrift, WeightProcess, draw
+from sdeweights import Brownian, Cut, Increments, OrnsteinUhlenbeck, Prior, SplitDrift, WeightProcess, draw
 from sdeweights.solvers import Torchdiffeq
+from sdeweights.solvers.torchsde_adapter import METHODS
 from sdeweights.testing import drift_for, observed_order, seeded
 
 W0 = torch.tensor([0.5, -0.2, 0.8], dtype=torch.float64)
@@ -30,6 +33,41 @@ def test_native_schemes_agree_with_torchsde_on_the_same_noise(ours, theirs, prio
     a, b = pair(ours, f"torchsde:{theirs}", prior, cut)
     assert torch.allclose(a.w, b.w, rtol=0, atol=1e-12)
     assert torch.allclose(a.kl, b.kl, rtol=1e-10)
+
+
+def test_milstein_without_gradients_has_its_term_in_the_first_step_too():
+    # dw = -0.3 w dt + 0.5 w dB: w_{k+1} = w_k (1 - 0.3 dt + 0.5 dB + 1/2 0.5^2 (dB^2 - dt))
+    dB = [0.7, -0.3, 0.2, 0.5]
+    prior = Prior(lambda t, w: -0.3 * w, lambda t, w: 0.5 * w)
+    process = WeightProcess(torch.ones(1), prior.drift, prior, Cut.full())
+    noise = Increments(0.25, torch.tensor(dB).view(1, 4, 1))
+    expected = math.prod(1 - 0.3 * 0.25 + 0.5 * x + 0.125 * (x * x - 0.25) for x in dB)
+    assert expected == pytest.approx(1.15625, abs=1e-5)
+    with torch.no_grad():
+        assert process.sample(4, noise=noise, solver="torchsde:milstein").w[0, -1].item() == pytest.approx(expected)
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("cut", [Cut.full(), Cut.vertical(0.3, 0.6)], ids=["full", "vertical"])
+def test_values_do_not_depend_on_whether_gradients_are_kept(method, cut):
+    process = WeightProcess(W0, drift_for(cut, 3), GENERAL, cut)
+    kept = process.sample(10, 3, generator=seeded(), solver=f"torchsde:{method}")
+    with torch.no_grad():
+        path = process.sample(10, 3, generator=seeded(), solver=f"torchsde:{method}")
+    assert torch.equal(path.w, kept.w)
+    assert torch.equal(path.kl, kept.kl)
+
+
+@pytest.mark.parametrize("method", [method for method in METHODS if method != "euler"])
+@pytest.mark.parametrize(
+    "g", [lambda t, w: 2 + w.flip(-1), lambda t, w: 1 + w.square().sum(-1, keepdim=True)], ids=["flipped", "scalar"]
+)
+def test_noise_that_mixes_coordinates_is_refused_by_all_methods_of_torchsde_but_euler(method, g):
+    process = WeightProcess(W0, lambda t, w: -w, Prior(lambda t, w: -w, g), Cut.full())
+    with pytest.raises(ValueError, match=f"g_i depends on w_i alone for torchsde:{method}, got one that mixes them"):
+        process.sample(5, 2, generator=seeded(), solver=f"torchsde:{method}")
+    ours, theirs = (process.sample(5, 2, generator=seeded(), solver=s) for s in ("euler", "torchsde:euler"))
+    assert torch.allclose(ours.w, theirs.w, rtol=1e-12)
 
 
 def test_native_euler_agrees_with_a_plain_call_of_torchsde():

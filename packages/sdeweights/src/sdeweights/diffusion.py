@@ -1,6 +1,6 @@
-"""The diffusion g(t, w) as a linear map of noise: scalar, diagonal or dense, and what schemes need of it.
+"""The diffusion g(t, w) as a linear map of noise: scalar, diagonal or dense; its inverse and its derivatives.
 
-What a diffusion is follows from the shape of g(t, w) for one weight vector w of shape (d,):
+The shape of g(t, w) for one weight vector w of shape (d,) says which of them it is:
 
     () or (1,)   scalar      g(t, w) dB, the same factor for every coordinate
     (d,)         diagonal    g_i(t, w) dB_i
@@ -9,7 +9,7 @@ What a diffusion is follows from the shape of g(t, w) for one weight vector w of
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from enum import StrEnum
 from functools import partial
 
@@ -29,7 +29,7 @@ class Kind(StrEnum):
 
 
 def kind_of(diffusion: Field, t: Tensor, w: Tensor) -> Kind:
-    """The kind of g, told by its value at one weight vector w of shape (d,)."""
+    """The kind of g, from the shape of its value at one weight vector w of shape (d,)."""
     g = diffusion(t, w)
     d = len(w)
     # For d = 1 the shapes (1,) of scalar and diagonal agree, and so do the maps.
@@ -43,13 +43,49 @@ def kind_of(diffusion: Field, t: Tensor, w: Tensor) -> Kind:
 
 
 def depends_on_state(diffusion: Field, t: Tensor, w: Tensor) -> bool:
-    """Whether g(t, w) is computed from w at all; if not, the noise is additive."""
+    """Whether g(t, w) depends on w; if not, the noise is additive.
+
+    Either autograd finds w in the computation of g, or g has different values at different states. The second finds
+    what autograd cannot see: a comparison inside `torch.where`, a detached tensor, arithmetic in numpy.
+    """
+    return _gradient(diffusion, t, w) is not None or _differs(diffusion, t, w)
+
+
+def require_differentiable(diffusion: Field, t: Tensor, w: Tensor, scheme: str) -> None:
+    """Raise ValueError if g depends on w but autograd finds no derivative: none at all, or 0 at all probed states."""
+    gradients = [_gradient(diffusion, t, state) for state in (w, *_probes(w))]
+    if all(grad is None or not bool(grad.any()) for grad in gradients) and _differs(diffusion, t, w):
+        raise ValueError(
+            f"expected a diffusion that autograd can differentiate for {scheme}, got one that depends on w through "
+            "torch.where, detach, numpy or the like; euler needs no derivative"
+        )
+
+
+def _gradient(diffusion: Field, t: Tensor, w: Tensor) -> Tensor | None:
+    """d sum(g) / dw, or None if autograd does not find w in the computation of g."""
     with torch.enable_grad():
         probe = w.detach().clone().requires_grad_()
         g = diffusion(t, probe)
         if not g.requires_grad:
-            return False
-        return torch.autograd.grad(g.sum(), probe, allow_unused=True)[0] is not None
+            return None
+        grad: Tensor | None = torch.autograd.grad(g.sum(), probe, allow_unused=True)[0]
+        return grad
+
+
+def _differs(diffusion: Field, t: Tensor, w: Tensor) -> bool:
+    """Whether g has another value than at w at one of the probes."""
+    with torch.no_grad():
+        g = diffusion(t, w)
+        return any(not torch.equal(diffusion(t, state), g) for state in _probes(w))
+
+
+def _probes(w: Tensor) -> Iterator[Tensor]:
+    """States near w and far from it, whose coordinates differ in sign, order and size (up to about 1e4)."""
+    w = w.detach()
+    direction = torch.cos(2.4 * torch.arange(1, w.shape[-1] + 1).to(w))  # of either sign, no two the same
+    for size in (0.01, 1.0, 100.0, 1e4):
+        yield w + size * direction
+        yield w - size * direction
 
 
 def restrict(kind: Kind, g: Tensor, indices: Tensor) -> Tensor:
@@ -69,7 +105,7 @@ def apply(kind: Kind, g: Tensor, x: Tensor) -> Tensor:
 
 
 def solve(kind: Kind, g: Tensor, x: Tensor) -> Tensor:
-    """g^{-1} x, by solving rather than inverting; a ``ValueError`` where g is singular.
+    """g^{-1} x, by solving rather than inverting; raises ValueError if g is singular.
 
     Example:
         >>> solve(Kind.SCALAR, torch.tensor(0.5), torch.tensor([1.0, 2.0]))
@@ -91,37 +127,41 @@ def solve(kind: Kind, g: Tensor, x: Tensor) -> Tensor:
 def own_slope(diffusion: Field, t: Tensor, w: Tensor, noisy: Tensor) -> Tensor:
     """d g_i / d w_i for a diagonal diffusion in which g_i depends on w_i alone; shape (..., m).
 
-    ``noisy`` are the places in w of the m coordinates that g drives.
+    `noisy` are the indices in w of the m coordinates that g drives.
     """
     return _pull_back(diffusion, t, w, None)[..., noisy]
 
 
 def require_elementwise(diffusion: Field, t: Tensor, w: Tensor, noisy: Tensor, scheme: str) -> None:
-    """Refuse a diagonal diffusion in which some g_i depends on another coordinate than w_i.
+    """Raise ValueError unless autograd can differentiate g and every g_i depends on w_i alone.
 
-    The Jacobian J of such a g is not diagonal, so that J^T r differs from r * J^T 1 for a random vector of signs r
-    (both agree by chance with probability at most 1/2 a probe; there are 8).
+    The Jacobian J of a g that mixes coordinates is not diagonal, so that J^T r differs from r * J^T 1 for a random
+    vector r of signs (both agree by chance with probability at most 1/2 per vector; 8 are tried).
     """
-    generator = torch.Generator().manual_seed(0)
-    m = len(noisy)
-    if m == 1:
-        return
-    # beside w, not at it: at a symmetric point such as w = 0 the derivatives that tell may vanish
-    beside = w.detach() + 0.01 * torch.rand(w.shape, generator=generator).to(w)
-    slope = own_slope(diffusion, t, beside, noisy)
-    for _ in range(8):
-        signs = (torch.randint(0, 2, (m,), generator=generator) * 2 - 1).to(w)
-        pulled = _pull_back(diffusion, t, beside, signs)[..., noisy]
-        if not torch.allclose(pulled, signs * slope, rtol=1e-4, atol=1e-6):
-            raise ValueError(
-                f"expected a diagonal diffusion whose g_i depends on w_i alone for {scheme}, got one that mixes them"
-            )
+    require_differentiable(diffusion, t, w, scheme)
+    if len(noisy) > 1 and not _is_elementwise(diffusion, t, w, noisy):
+        raise ValueError(
+            f"expected a diagonal diffusion whose g_i depends on w_i alone for {scheme}, got one that mixes them"
+        )
+
+
+def _is_elementwise(diffusion: Field, t: Tensor, w: Tensor, noisy: Tensor) -> bool:
+    generator, m = torch.Generator().manual_seed(0), len(noisy)
+    # near w, not at w: at a symmetric point such as w = 0 the derivatives off the diagonal may vanish
+    near = w.detach() + 0.01 * torch.rand(w.shape, generator=generator).to(w)
+    if diffusion(t, near).shape[-1:] != (m,):
+        return False  # one factor for all coordinates
+    slope = own_slope(diffusion, t, near, noisy)
+    signs = (torch.randint(0, 2, (8, m), generator=generator) * 2 - 1).to(w)
+    return all(
+        torch.allclose(_pull_back(diffusion, t, near, r)[..., noisy], r * slope, rtol=1e-4, atol=1e-6) for r in signs
+    )
 
 
 def _pull_back(diffusion: Field, t: Tensor, w: Tensor, cotangent: Tensor | None) -> Tensor:
-    """J^T r with J = dg/dw; r of ones where none is given.
+    """J^T r with J = dg/dw; r of ones if `cotangent` is None.
 
-    By ``torch.func``, which looks at g alone: ``torch.autograd.grad`` would walk through all earlier steps each time.
+    By `torch.func`, which looks at g alone: `torch.autograd.grad` would walk through all earlier steps each time.
     """
     g, pull = _linearised(lambda state: diffusion(t, state), w)
     r = torch.ones_like(g) if cotangent is None else cotangent.expand_as(g)
@@ -130,7 +170,7 @@ def _pull_back(diffusion: Field, t: Tensor, w: Tensor, cotangent: Tensor | None)
 
 
 def ito_to_stratonovich(kind: Kind, diffusion: Field, t: Tensor, w: Tensor, noisy: Tensor) -> Tensor:
-    """1/2 sum_j (d g_j / dw) g_j on the noisy coordinates: what a Stratonovich drift has less than the Ito drift.
+    """1/2 sum_j (d g_j / dw) g_j on the noisy coordinates: the Ito drift minus the Stratonovich drift.
 
     Example: for g = 0.5 w it is 1/2 * 0.5 * 0.5 w = 0.125 w.
     """
@@ -156,7 +196,7 @@ def _linearised(function: Callable[[Tensor], Tensor], w: Tensor) -> tuple[Tensor
 
 
 def _push_forward(function: Callable[[Tensor], Tensor], w: Tensor, direction: Tensor) -> Tensor:
-    """J v with J the derivative of ``function`` at w: J^T r is linear in r, and pulling v back through it gives J v."""
+    """J v with J the derivative of `function` at w: J^T r is linear in r, and pulling v back through it gives J v."""
     value, pull = _linearised(function, w)
     _, push = _linearised(lambda r: pull(r)[0], torch.zeros_like(value))
     pushed: Tensor = push(direction)[0]

@@ -1,16 +1,20 @@
-"""What the Stratonovich schemes share: the drift that makes them solve an Ito equation."""
+"""The corrected drift  f~ = f - 1/2 sum_j (d g_j / dw) g_j  with which Stratonovich schemes solve an Ito equation."""
 
 from __future__ import annotations
 
 from torch import Tensor
 
-from sdeweights.diffusion import Kind, require_elementwise
+from sdeweights.diffusion import Kind, require_differentiable, require_elementwise
 from sdeweights.solvers.base import Sde
 
 
 def require_correctable(sde: Sde, t: Tensor, w: Tensor, scheme: str) -> None:
-    """Refuse noise whose correction would need more than what g's own derivative gives."""
-    if not sde.additive and sde.kind is not Kind.DENSE:
+    """Raise ValueError if the correction cannot be computed: diagonal g mixes coordinates, or has no derivative."""
+    if sde.additive:
+        return
+    if sde.kind is Kind.DENSE:
+        require_differentiable(sde.diffusion, t, w, scheme)
+    else:
         require_elementwise(sde.diffusion, t, w, sde.noisy, scheme)
 
 
