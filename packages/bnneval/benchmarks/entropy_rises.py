@@ -8,7 +8,6 @@ DATA contains cifar-10-batches-bin (the binary version). Requires torch. Takes a
 from __future__ import annotations
 
 import argparse
-import json
 import time
 from pathlib import Path
 
@@ -17,6 +16,7 @@ import torch
 from torch import nn
 
 from bnneval import evaluate_shift, mean_corruption_error, plots
+from bnneval.strict_json import dumps
 
 
 def cifar10(data: Path, *batches: str) -> tuple[np.ndarray, np.ndarray]:
@@ -105,7 +105,7 @@ def main() -> None:
     print(f"{time.perf_counter() - start:.0f} s in total")
     if options.out:
         options.out.mkdir(parents=True, exist_ok=True)
-        (options.out / "shift.json").write_text(json.dumps(shift.to_dict(), indent=1))
+        (options.out / "shift.json").write_text(dumps(shift.to_dict(), indent=1))
         plots.save(plots.entropy_by_severity(shift), options.out / "entropy_by_severity")
 
 

@@ -1,6 +1,7 @@
 """python -m bnneval: the table, metrics.json, the plots, and exit status 2 with a one-line message for bad input."""
 
 import json
+import re
 import subprocess
 import sys
 
@@ -8,6 +9,7 @@ import numpy as np
 import pytest
 
 import bnneval
+from bnneval import strict_json
 from bnneval.__main__ import main
 
 
@@ -50,7 +52,7 @@ def test_every_number_of_the_report_equals_that_of_its_function(files):
     report, mean = bnneval.report(samples, labels, ood, bins=7), bnneval.mean_probs(samples)
     split, outside = bnneval.entropy_split(samples), bnneval.entropy_split(ood)
     expected = {
-        "samples": 200,
+        "images": 200,
         "classes": 10,
         "accuracy": bnneval.accuracy(mean, labels),
         "nll": bnneval.nll(mean, labels),
@@ -73,7 +75,7 @@ def test_every_number_of_the_report_equals_that_of_its_function(files):
     by = {"": (split.total, outside.total), "_mutual_information": (split.epistemic, outside.epistemic)}
     scores = {"auroc": bnneval.auroc, "aupr": bnneval.aupr, "fpr95": bnneval.fpr_at_tpr}
     detection = {f"{name}{end}": score(*sets) for end, sets in by.items() for name, score in scores.items()}
-    of_set = {"samples": 100, "entropy_mean": outside.total.mean(), "entropy_std": outside.total.std()}
+    of_set = {"images": 100, "entropy_mean": outside.total.mean(), "entropy_std": outside.total.std()}
     assert report["ood"] == pytest.approx({**of_set, **detection}, abs=1e-15)
 
 
@@ -94,14 +96,23 @@ def test_plain_probabilities_have_no_epistemic_part(files, capsys):
     assert "accuracy" in printed
 
 
-def test_infinite_nll_is_a_string_in_valid_json(files):
+def test_infinite_nll_is_a_string_in_json_and_inf_on_the_screen(files, capsys):
     np.savez(files / "wrong.npz", probs=np.eye(2), labels=[1, 0])
     assert run(files / "wrong.npz", "--out", files / "out") == 0
     text = (files / "out" / "metrics.json").read_text()
     stored = json.loads(text, parse_constant=lambda name: pytest.fail(f"{name} is not JSON"))
     assert stored["nll"] == "Infinity"
-    assert float(stored["nll"]) == np.inf
+    assert strict_json.loads(text)["nll"] == np.inf
+    assert re.search(r"^nll +inf$", capsys.readouterr().out, re.MULTILINE)
     assert stored["reliability"]["accuracy"][0] is None
+
+
+def test_strict_json_keeps_infinities_and_their_signs():
+    values = {"a": [np.inf, {"b": -np.inf}], "c": (0.5, "text", None, True), "d": np.float64(np.inf)}
+    text = strict_json.dumps(values)
+    json.loads(text, parse_constant=lambda name: pytest.fail(f"{name} is not JSON"))
+    assert strict_json.loads(text) == {"a": [np.inf, {"b": -np.inf}], "c": [0.5, "text", None, True], "d": np.inf}
+    assert strict_json.loads(strict_json.dumps([np.nan])) == [None]
 
 
 def test_equal_predictions_give_equal_bytes(files):

@@ -83,7 +83,7 @@ def test_a_directory_that_holds_a_run_is_left_alone(capsys, small_run, small):
 
 def test_a_directory_with_other_files_is_left_alone(capsys, tmp_path, small):
     (tmp_path / "thesis.tex").write_text("years of work")
-    assert "neither" in failing(capsys, "--out", tmp_path, *small)
+    assert "holds other files" in failing(capsys, "--out", tmp_path, *small)
     assert [path.name for path in tmp_path.iterdir()] == ["thesis.tex"]
 
 

@@ -65,7 +65,7 @@ def test_bad_pictures_are_one_line_and_exit_status_2(small_run, tmp_path, capsys
     Image.new("L", (1, 1)).save(tmp_path / "dot.png")
     (tmp_path / "empty").mkdir()
     expected = {"text.png": "something else", "dot.png": "at least 2 x 2 pixels", "gone.png": "no such file",
-                "empty": "got none"}  # fmt: skip
+                "empty": "got an empty folder"}  # fmt: skip
     for name, message in expected.items():
         assert message in failing(predict.main, capsys, small_run, tmp_path / name)
     assert "expected a run directory" in failing(predict.main, capsys, tmp_path, tmp_path / "dot.png")
@@ -78,7 +78,7 @@ def test_evaluate_with_foreign_images(small_run, tmp_path, capsys):
     assert "auroc" in capsys.readouterr().out
     result = json.loads((tmp_path / "e" / "metrics.json").read_text())
     assert result["samples"] == 3
-    assert result["metrics"]["ood"]["samples"] == 40
+    assert result["metrics"]["ood"]["images"] == 40
     with np.load(tmp_path / "e" / "predictions.npz") as archive:
         assert archive["probs"].shape == (3, 40, 10)
     names = {path.name for path in (tmp_path / "e").iterdir()}

@@ -7,8 +7,6 @@ The table goes to the terminal; with --out, metrics.json and the plots (PDF and 
 from __future__ import annotations
 
 import argparse
-import json
-import math
 import sys
 import zipfile
 import zlib
@@ -19,6 +17,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import numpy as np
 
 from bnneval.report import averaged, report, table
+from bnneval.strict_json import dumps
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -69,7 +68,7 @@ def _run(options: argparse.Namespace) -> None:
         options.out.mkdir(parents=True, exist_ok=True)
         sources = {"predictions": options.predictions.name, "ood": options.ood.name if options.ood else None}
         about = {"bnneval": _version(), "bins": options.bins, **sources}
-        text = json.dumps(plain({"about": about, **metrics}), indent=2, allow_nan=False)
+        text = dumps({"about": about, **metrics}, indent=2)
         (options.out / "metrics.json").write_text(text + "\n", encoding="utf-8")
         _plot(probs, labels, ood, options)
         sys.stdout.write(f"wrote metrics.json and plots to {options.out}\n")
@@ -89,17 +88,6 @@ def read_npz(path: Path, *keys: str) -> list[NDArray[Any]]:
             return [file[key] for key in keys]
         except (ValueError, EOFError, KeyError, zipfile.BadZipFile, zlib.error) as error:
             raise ValueError(f"expected {wanted} in {path.name}, got {error}") from None
-
-
-def plain(x: Any) -> Any:
-    """What JSON can hold: NaN (an empty bin) as null, infinity (an NLL) as the string "Infinity"."""
-    if isinstance(x, dict):
-        return {key: plain(value) for key, value in x.items()}
-    if isinstance(x, list):
-        return [plain(value) for value in x]
-    if isinstance(x, float) and not math.isfinite(x):
-        return None if math.isnan(x) else "Infinity"
-    return x
 
 
 def _plot(probs: NDArray[Any], labels: NDArray[Any], ood: NDArray[Any] | None, options: argparse.Namespace) -> None:

@@ -28,7 +28,7 @@ def report(probs: ArrayLike, labels: ArrayLike, ood_probs: ArrayLike | None = No
     diagram = reliability(mean, labels, bins)
     entropy = predictive_entropy(mean)
     metrics: dict[str, Any] = {
-        "samples": len(mean),
+        "images": len(mean),
         "classes": mean.shape[1],
         "accuracy": accuracy(mean, labels),
         "nll": nll(mean, labels),
@@ -77,7 +77,7 @@ def _ood(inside: NDArray[Any], outside: NDArray[Any]) -> dict[str, Any]:
         raise ValueError(f"expected OOD probs {expected}, got shape {outside.shape}")
     entropy = [predictive_entropy(averaged(p, name)) for p, name in ((inside, "probs"), (outside, "OOD probs"))]
     result = {
-        "samples": len(entropy[1]),
+        "images": len(entropy[1]),
         "entropy_mean": float(entropy[1].mean()),
         "entropy_std": float(entropy[1].std()),
         **detection(*entropy)._asdict(),

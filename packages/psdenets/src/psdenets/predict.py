@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -21,13 +20,13 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = cli.OneLineParser(
         prog="python -m psdenets.predict",
-        description="Classify pictures with a finished run. They are resized to the size that the run was trained on.",
+        description="Classify pictures with a finished run. They are resized to the image size of its training set.",
     )
     parser.add_argument("run_dir", metavar="RUN_DIR", help="a run directory")
     parser.add_argument("images", metavar="IMAGE", nargs="+", help="picture files, or folders of them")
-    parser.add_argument("--json", action="store_true", help="one JSON object a line, with all probabilities")
-    parser.add_argument("--samples", type=int, default=32, help="weight paths")
-    parser.add_argument("--seed", type=int, default=0, help="seed of the weight paths")
+    parser.add_argument("--json", action="store_true", help="one JSON object per line, with all probabilities")
+    parser.add_argument("--samples", type=int, default=32, help="number of weight samples (default: 32)")
+    parser.add_argument("--seed", type=int, default=0, help="seed of the weight samples (default: 0)")
     return parser
 
 
@@ -35,18 +34,25 @@ def _main(argv: Sequence[str]) -> int:
     args = _parser().parse_args(argv)
     if args.samples < 1:
         raise BadInput(f"expected --samples to be at least 1, got {args.samples}")
-    rows = classify(args.run_dir, _files(args.images), args.samples, args.seed)
+    from bnneval.strict_json import dumps
+    from sdeweights import NonFiniteState
+
+    try:
+        rows = classify(args.run_dir, _files(args.images), args.samples, args.seed)
+    except NonFiniteState as error:
+        raise BadInput(f"cannot predict with {args.run_dir}: {error}") from None
     for row in rows:
-        sys.stdout.write(json.dumps(row, allow_nan=False) + "\n" if args.json else _line(row))
+        sys.stdout.write(dumps(row) + "\n" if args.json else _line(row))
     return 0
 
 
 def classify(run_dir: str, files: list[Path], samples: int, seed: int) -> list[dict[str, Any]]:
-    """One row a picture: class, its probability, entropy, its epistemic part, and the probabilities of all classes."""
+    """One row per picture: class, its probability, entropy, its epistemic part, and the probability of each class."""
     import numpy as np
     import torch
 
     from bnneval import entropy_split, mean_probs
+    from psdenets.data.images import to_unit
     from psdenets.data.pictures import read_picture
     from psdenets.runs.loading import load
     from psdenets.seeds import generator
@@ -54,9 +60,8 @@ def classify(run_dir: str, files: list[Path], samples: int, seed: int) -> list[d
     model = load(run_dir)
     spec = model.spec
     pixels = np.stack([read_picture(path, spec.channels, (spec.height, spec.width)) for path in files])
-    x = torch.from_numpy(pixels.transpose(0, 3, 1, 2).copy()).float() / 255
-    probs = model.predict_proba(x, samples, generator(seed, "predict"), return_samples=True).double().numpy()
-    probs /= probs.sum(-1, keepdims=True)
+    x = to_unit(torch.from_numpy(pixels.transpose(0, 3, 1, 2).copy()))
+    probs = model.predict_proba(x, samples, generator(seed, "predict"), return_samples=True).numpy()
     mean, split = mean_probs(probs), entropy_split(probs)
     return [
         {
@@ -72,14 +77,15 @@ def classify(run_dir: str, files: list[Path], samples: int, seed: int) -> list[d
 
 
 def _files(names: Sequence[str]) -> list[Path]:
+    """The picture files named, and those in the folders named."""
     from psdenets.data.pictures import pictures_in
 
     files: list[Path] = []
     for path in map(Path, names):
-        inside = pictures_in(path) if path.is_dir() else [path]
-        if not inside:
-            raise BadInput(f"expected pictures in {path}, got none")
-        files += inside
+        found = pictures_in(path) if path.is_dir() else [path]
+        if not found:
+            raise BadInput(f"expected pictures in {path}, got an empty folder")
+        files += found
     return files
 
 

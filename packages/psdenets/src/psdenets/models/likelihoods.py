@@ -16,6 +16,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from bnneval import accuracy, brier, ece, mean_probs, nll, predictive_entropy
+from sdeweights import NonFiniteState
 
 if TYPE_CHECKING:
     import numpy as np
@@ -39,7 +40,11 @@ class Likelihood(Protocol):
         ...
 
     def predictive(self, outputs: Tensor) -> Tensor:
-        """Parameters of the distribution that each weight sample predicts, (S, N, ...), float64 on the CPU."""
+        """Parameters of the distribution that each weight sample predicts, (S, N, ...), float64 on the CPU.
+
+        Raises:
+            NonFiniteState: if an output is NaN or infinite.
+        """
         ...
 
     def metrics(self, predictive: NDArray[np.float64], targets: NDArray[np.int64]) -> dict[str, float]:
@@ -63,7 +68,10 @@ class Categorical:
 
     def predictive(self, outputs: Tensor) -> Tensor:
         """Probabilities (S, N, C). Converted on the CPU: not every accelerator has float64."""
-        return outputs.detach().cpu().to(torch.float64).softmax(-1)
+        logits = outputs.detach().cpu().to(torch.float64)
+        if not torch.isfinite(logits).all():
+            raise NonFiniteState("expected finite logits, got NaN or infinity")
+        return logits.softmax(-1)
 
     def metrics(self, predictive: NDArray[np.float64], targets: NDArray[np.int64]) -> dict[str, float]:
         """Accuracy, ECE, NLL, Brier score and mean entropy of the averaged probabilities; fractions and nats."""

@@ -1,4 +1,4 @@
-"""A run directory: which files it holds, whether a run was started or finished in it."""
+"""A run directory: its files, and whether a run was started or finished in it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class RunDir:
 
     @classmethod
     def choose(cls, config: Config) -> RunDir:
-        """--out, or a new name under ./runs."""
+        """The directory of --out, or a new one under ./runs."""
         if config.out is not None:
             return cls(Path(config.out))
         cut = f"{config.cut}-{config.order}" if config.cut in ("vertical", "both") else config.cut
@@ -30,7 +30,7 @@ class RunDir:
 
     @property
     def holds_run(self) -> bool:
-        """Whether a run was begun here."""
+        """Whether a run was started here."""
         return self.file("config.json").exists()
 
     @property
@@ -43,22 +43,22 @@ class RunDir:
         return self.path / name
 
     def begin(self, config: Config, spec: ImageSpec, sizes: dict[str, int]) -> None:
-        """Create the directory; one that holds a run or anything else is left alone."""
+        """Create the directory and write config.json; raise BadInput if it already holds a run or other files."""
         if self.holds_run:
-            raise BadInput(f"expected a new --out, got {self.path}, which holds a run; --resume goes on with it")
+            raise BadInput(f"expected a new --out, got {self.path}, which holds a run; --resume continues it")
         if self.path.exists() and (not self.path.is_dir() or any(map(_foreign, self.path.iterdir()))):
-            raise BadInput(f"expected a new or empty --out, got {self.path}, which is neither")
+            raise BadInput(f"expected a new or empty --out, got {self.path}, which holds other files")
         write_json(self.file("data.json"), {"images": spec.as_dict(), "sizes": sizes, "versions": versions()})
         write_json(self.file("config.json"), {**config.as_dict(), "out": str(self.path)})
 
 
 def _foreign(path: Path) -> bool:
-    """Whether a file was not left by a run that was killed before it had begun."""
+    """Whether a file is anything but the remains of a run that was killed before it had started."""
     return not (path.name == "data.json" or (path.name.startswith(".") and path.name.endswith(".tmp")))
 
 
 def versions() -> dict[str, str]:
-    """What a result depends on besides config and seed."""
+    """Versions and thread count, which a result depends on in addition to config and seed."""
     import torch
 
     import psdenets

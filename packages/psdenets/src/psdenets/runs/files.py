@@ -1,19 +1,23 @@
-"""Atomic writes: a file is written under another name, flushed to disk, and renamed, so half a file is never seen."""
+"""Atomic writes, and JSON for results.
+
+A file is written under a temporary name, flushed to disk and renamed: readers see the old content or the new one, never
+half a file. JSON is strict: an infinite metric is the string "Infinity" and NaN is null, see `bnneval.strict_json`.
+"""
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from bnneval.strict_json import dumps, loads
 from psdenets.errors import BadInput
 
 
-def atomically(path: Path, write: Callable[[Path], None]) -> None:
-    """Write a file through ``write``, so that ``path`` holds the old content or the new one, whatever happens."""
+def atomically(path: Path, write: Callable[[Path], object]) -> None:
+    """Call `write` with a temporary path, then rename that to `path`; its folders are created."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -24,16 +28,14 @@ def atomically(path: Path, write: Callable[[Path], None]) -> None:
     except OSError as error:
         with suppress(OSError):
             temporary.unlink()
-        raise BadInput(
-            f"could not write {path}: {error.strerror or error}; what was there before is untouched"
-        ) from None
+        raise BadInput(f"could not write {path}: {error.strerror or error}; its earlier content is unchanged") from None
     except BaseException:
         temporary.unlink(missing_ok=True)
         raise
 
 
 def flush(path: Path) -> None:
-    """Have the system put a file, or a directory's entries, on the disk."""
+    """Force a file, or the entries of a directory, to disk."""
     handle = os.open(path, os.O_RDONLY)
     try:
         os.fsync(handle)
@@ -41,17 +43,26 @@ def flush(path: Path) -> None:
         os.close(handle)
 
 
+def write_text(path: Path, text: str) -> None:
+    """Write text atomically, in UTF-8."""
+    atomically(path, lambda temporary: temporary.write_text(text, encoding="utf-8"))
+
+
 def write_json(path: Path, value: Any) -> None:
-    """Atomically, as text that any JSON reader takes: NaN and infinity are refused."""
-    text = json.dumps(value, indent=2, allow_nan=False) + "\n"
-    atomically(path, lambda temporary: _write_text(temporary, text))
+    """Write strict JSON atomically."""
+    write_text(path, dumps(value, indent=2) + "\n")
 
 
 def write_lines(path: Path, records: Iterable[dict[str, Any]]) -> None:
-    """Atomically, one JSON object a line."""
-    text = "".join(json.dumps(record, allow_nan=False) + "\n" for record in records)
-    atomically(path, lambda temporary: _write_text(temporary, text))
+    """Write one strict JSON object per line, atomically."""
+    write_text(path, "".join(dumps(record) + "\n" for record in records))
 
 
-def _write_text(path: Path, text: str) -> None:
-    path.write_text(text)
+def read_json(path: Path) -> Any:
+    """Read a file of `write_json`; infinities are floats again."""
+    return loads(path.read_text(encoding="utf-8"))
+
+
+def read_lines(path: Path) -> list[Any]:
+    """Read a file of `write_lines`."""
+    return [loads(line) for line in path.read_text(encoding="utf-8").splitlines()]

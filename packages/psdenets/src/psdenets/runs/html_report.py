@@ -1,9 +1,10 @@
-"""report.html: one page, complete in itself, that a person would send to a colleague."""
+"""report.html: one self-contained page with the metrics, plots, example images and configuration of a run."""
 
 from __future__ import annotations
 
 import base64
 import io
+from collections.abc import Sequence
 from html import escape
 from typing import TYPE_CHECKING, Any
 
@@ -11,16 +12,16 @@ import numpy as np
 
 from bnneval import mean_probs, predictive_entropy
 from psdenets.runs.directory import RunDir
-from psdenets.runs.files import atomically
+from psdenets.runs.files import write_text
 
 if TYPE_CHECKING:
     from psdenets.config import Config
     from psdenets.data import Images
     from psdenets.runs.predictions import Predictions
 
-_ABOUT_CURVES = "Accuracy and calibration error after each epoch. The test curve is shown for study; it chose nothing."
-_ABOUT_PATHS = "Sample paths of a few weights. They spread only where the cut lets noise in."
-_SHOWN = 12  # most and least certain images, each
+_ABOUT_CURVES = "Accuracy and calibration error after each epoch. The test curve is not used for model selection."
+_ABOUT_PATHS = "Sample paths of a few weights. Noise enters only the stochastic weights, inside the stochastic window."
+_GALLERY = 12  # images in each of the two galleries: the least and the most certain
 
 _STYLE = """
 :root { color-scheme: light; --ink: #1c2430; --soft: #667085; --line: #e4e7ec; --accent: #0072b2; }
@@ -46,41 +47,35 @@ code { background: #f4f5f7; padding: .1rem .3rem; border-radius: .25rem }
 
 
 def write_report(
-    run: RunDir, config: Config, metrics: dict[str, Any], predictions: Predictions, images: Images
+    run: RunDir,
+    config: Config,
+    metrics: dict[str, Any],
+    predictions: Predictions,
+    images: Images,
+    classes: Sequence[str],
 ) -> None:
-    """Write report.html beside the plots it embeds."""
-    page = _page(run, config, metrics, predictions, images)
-    atomically(run.file("report.html"), lambda path: _write(path, page))
-
-
-def _write(path: Any, text: str) -> None:
-    path.write_text(text, encoding="utf-8")
-
-
-def _page(run: RunDir, config: Config, metrics: dict[str, Any], predictions: Predictions, images: Images) -> str:
-    import json
-
-    classes = json.loads(run.file("data.json").read_text())["images"]["classes"]
+    """Write report.html. The plots that it embeds must have been drawn."""
     title = f"{config.dataset}, {_cut_in_words(config)}"
-    return f"""<!doctype html>
+    page = f"""<!doctype html>
 <html lang="en"><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">
 <title>{escape(title)}</title><style>{_STYLE}</style>
 <h1>{escape(title)}</h1>
 <p class="soft">{_facts(metrics, predictions)}</p>
 {_cards(metrics)}
 {_section(run, "curves", "Training", _ABOUT_CURVES)}
-<h2>Are the probabilities right?</h2>
-<p class="soft">Left: of the images predicted with a given confidence, how many were right.
-Right: how uncertain predictions are, from 0 (certain) to {np.log(len(classes)):.2f} nats (no idea).</p>
+<h2>Calibration and uncertainty</h2>
+<p class="soft">Left: accuracy of the predictions in each confidence bin.
+Right: entropy of the predictions, from 0 (certain) to {np.log(len(classes)):.2f} nats (uniform).</p>
 <div class="plots">{_plot(run, "reliability", 400)}{_plot(run, "entropy", 400)}</div>
 <h2>Least certain test images</h2>{_gallery(predictions, images, classes, certain=False)}
 <h2>Most certain test images</h2>{_gallery(predictions, images, classes, certain=True)}
 {_section(run, "weights", "Weights over depth", _ABOUT_PATHS)}
 <h2>Configuration</h2>
 <div class="columns">{_table(config.as_dict())}</div>
-<h2>Made with</h2><div class="columns">{_table(metrics["versions"])}</div>
+<h2>Software versions</h2><div class="columns">{_table(metrics["versions"])}</div>
 </html>
 """
+    write_text(run.file("report.html"), page)
 
 
 def _cut_in_words(config: Config) -> str:
@@ -100,10 +95,10 @@ def _cut_in_words(config: Config) -> str:
 
 
 def _facts(metrics: dict[str, Any], predictions: Predictions) -> str:
-    numbers = sum(metrics["parameters"].values())
+    parameters = sum(metrics["parameters"].values())
     samples, images, _ = predictions.probs.shape
     return (
-        f"{_training(metrics)} in {metrics['seconds']:.0f} s, {numbers:,} trained numbers, "
+        f"{_training(metrics)} in {metrics['seconds']:.0f} s, {parameters:,} trainable parameters, "
         f"seed {metrics['seed']}; {images:,} test images, probabilities averaged over {samples} weight samples"
     )
 
@@ -125,7 +120,7 @@ def _cards(metrics: dict[str, Any]) -> str:
 
 
 def _section(run: RunDir, plot: str, title: str, about: str) -> str:
-    """A plot with its heading, where the run has it."""
+    """A plot with its heading, if the run has that plot."""
     if not run.file(f"plots/{plot}.png").exists():
         return ""
     return f'<h2>{title}</h2><p class="soft">{about}</p><div class="plots">{_plot(run, plot, 840)}</div>'
@@ -136,17 +131,19 @@ def _plot(run: RunDir, name: str, width: int) -> str:
     return f'<img width="{width}" alt="{name}" src="data:image/png;base64,{data}">'
 
 
-def _gallery(predictions: Predictions, images: Images, classes: list[str], certain: bool) -> str:
+def _gallery(predictions: Predictions, images: Images, classes: Sequence[str], certain: bool) -> str:
+    """The least or the most certain test images, with predicted class, probability and entropy."""
     mean = mean_probs(predictions.probs)
     entropy = predictive_entropy(mean)
-    order = np.argsort(entropy if certain else -entropy, kind="stable")[:_SHOWN]
+    order = np.argsort(entropy if certain else -entropy, kind="stable")[:_GALLERY]
     cells = []
     for i in order:
-        guess, label = int(mean[i].argmax()), int(predictions.labels[i])
-        verdict = "" if guess == label else f'<br><span class="wrong">is {escape(classes[label])}</span>'
+        predicted, label = int(mean[i].argmax()), int(predictions.labels[i])
+        verdict = "" if predicted == label else f'<br><span class="wrong">is {escape(classes[label])}</span>'
         cells.append(
             f'<figure><img alt="test image {i}" src="{_picture(images.pixels[i].numpy())}"><figcaption>'
-            f"{escape(classes[guess])} {mean[i, guess]:.1%}<br>entropy {entropy[i]:.2f}{verdict}</figcaption></figure>"
+            f"{escape(classes[predicted])} {mean[i, predicted]:.1%}<br>entropy {entropy[i]:.2f}{verdict}"
+            "</figcaption></figure>"
         )
     return f'<div class="images">{"".join(cells)}</div>'
 

@@ -1,4 +1,4 @@
-"""From a run directory to its config and its trained classifier."""
+"""Load the config and the trained classifier of a run directory."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ def load(run_dir: str | Path, device: str | torch.device = "cpu") -> ImageClassi
     config, spec = read_config(run_dir)
     weights = Path(run_dir) / "model.safetensors"
     if not weights.is_file():
-        raise BadInput(f"expected a finished run with model.safetensors in {run_dir}, got none; --resume finishes it")
-    model = classifier_of(config.replace(compile=False), spec)  # which may lie on a machine without a compiler
+        raise BadInput(f"expected model.safetensors in {run_dir}, got an unfinished run; --resume finishes it")
+    model = classifier_of(config.replace(compile=False), spec)  # this machine may have no compiler
     model.load_state_dict(load_weights(weights))
     return model.to(device).eval().requires_grad_(False)
 
 
 def read_config(run_dir: str | Path) -> tuple[Config, ImageSpec]:
-    """What a run was told, and what its images are like."""
+    """The config of a run, and the size and classes of its images."""
     try:
-        values = json.loads((Path(run_dir) / "config.json").read_text())
-        data = json.loads((Path(run_dir) / "data.json").read_text())
+        values = json.loads((Path(run_dir) / "config.json").read_text(encoding="utf-8"))
+        data = json.loads((Path(run_dir) / "data.json").read_text(encoding="utf-8"))
     except (FileNotFoundError, NotADirectoryError):
         raise BadInput(f"expected a run directory with config.json and data.json, got {run_dir}") from None
     return Config(**values), ImageSpec.from_dict(data["images"])

@@ -1,16 +1,14 @@
-"""Pictures of a run, under plots/: reliability, entropy, training curves, sample weight paths.
-
-Reliability and entropy are drawn by bnneval; what is drawn here needs a training history or a weight process.
-"""
+"""The figures of a run: reliability, entropy, ROC (drawn by bnneval), training curves and sample weight paths."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from bnneval import ece, mean_probs, predictive_entropy, reliability
+from bnneval import ece, mean_probs, predictive_entropy, reliability, roc
 from bnneval import plots as bnn_plots
 from psdenets.models.psde import Classifier
 from psdenets.seeds import generator
@@ -24,29 +22,34 @@ if TYPE_CHECKING:
 
 _COLOURS = {"train": bnn_plots.GREY, "val": bnn_plots.ORANGE, "test": bnn_plots.BLUE}
 _LINES = {"train": ":", "val": "--", "test": "-"}
-_PATHS, _WEIGHTS = 12, 3  # sample paths of each of so many weights
+_PATHS, _WEIGHTS = 12, 3  # sample paths per weight, number of weights shown
 
 
-def draw_plots(run: RunDir, predictions: Predictions, model: ImageClassifier, history: list[dict[str, Any]]) -> None:
-    """As PNG: reliability and entropy, curves where there were epochs, weight paths where weights have a path."""
-    mean = mean_probs(predictions.probs)
-    folder = run.file("plots")
-    figures = {
-        "reliability": bnn_plots.reliability_diagram(
-            reliability(mean, predictions.labels), ece(mean, predictions.labels)
-        ),
-        "entropy": bnn_plots.entropy_histograms({"test": predictive_entropy(mean)}, mean.shape[1]),
-    }
-    if history:
-        figures["curves"] = training_curves(history)
+def draw_plots(run: RunDir, predictions: Predictions, model: ImageClassifier, epochs: list[dict[str, Any]]) -> None:
+    """Write plots/*.png; training curves if there were epochs, weight paths if the weights follow a process."""
+    figures = prediction_figures(predictions)
+    if epochs:
+        figures["curves"] = training_curves(epochs)
     if isinstance(model, Classifier):
         figures["weights"] = weight_paths(model)
     for name, figure in figures.items():
-        save(figure, folder / f"{name}.png")
+        save(figure, run.file(f"plots/{name}.png"))
+
+
+def prediction_figures(test: Predictions, ood: Mapping[str, Predictions] | None = None) -> dict[str, Figure]:
+    """Reliability and entropy of the test predictions; with an out-of-distribution set by name, its ROC as well."""
+    mean = mean_probs(test.probs)
+    entropies = {"test": predictive_entropy(mean)}
+    diagram = bnn_plots.reliability_diagram(reliability(mean, test.labels), ece(mean, test.labels))
+    figures = {"reliability": diagram}
+    for name, predictions in (ood or {}).items():
+        entropies[name] = predictive_entropy(mean_probs(predictions.probs))
+        figures["roc"] = bnn_plots.roc_curve({"entropy": roc(entropies["test"], entropies[name])})
+    return {**figures, "entropy": bnn_plots.entropy_histograms(entropies, mean.shape[1])}
 
 
 def save(figure: Figure, path: Path) -> None:
-    """Write a PNG for screens and reports."""
+    """Write a PNG; its folder is created."""
     from matplotlib import rc_context
 
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -54,13 +57,13 @@ def save(figure: Figure, path: Path) -> None:
         figure.savefig(path, dpi=150)
 
 
-def training_curves(history: list[dict[str, Any]]) -> Figure:
+def training_curves(records: list[dict[str, Any]]) -> Figure:
     """Accuracy and ECE of training, validation and test images after each epoch (the paper's Figures 5 and 6)."""
     figure, axes = _figure(7.0, 2.8, 2)
-    epochs = [record["epoch"] for record in history]
+    epochs = [record["epoch"] for record in records]
     for ax, metric, label in ((axes[0], "accuracy", "accuracy (%)"), (axes[1], "ece", "ECE (%)")):
         for part, colour in _COLOURS.items():
-            values = [100 * record[part][metric] for record in history]
+            values = [100 * record[part][metric] for record in records]
             ax.plot(epochs, values, color=colour, linestyle=_LINES[part], linewidth=1.5, label=part)
         ax.set(xlabel="epoch", ylabel=label)
     axes[1].set_ylim(bottom=0)
@@ -69,7 +72,7 @@ def training_curves(history: list[dict[str, Any]]) -> Figure:
 
 
 def weight_paths(model: Classifier) -> Figure:
-    """A few weights of the first noisy block: sample paths over depth, the stochastic window shaded."""
+    """Sample paths of a few weights of the first stochastic block over depth; the stochastic window is shaded."""
     import torch
 
     blocks = model.deep_blocks
@@ -95,7 +98,7 @@ def weight_paths(model: Classifier) -> Figure:
 
 
 def _shown_weights(S: np.ndarray, D: np.ndarray) -> list[int]:
-    """Weights spread over S, and one of D where both exist."""
+    """Indices of the weights to show, spread over S; if S and D are both non-empty, two of S and one of D."""
     if len(S) and len(D):
         return [int(S[0]), int(S[len(S) // 2]), int(D[len(D) // 2])]
     some = S if len(S) else D

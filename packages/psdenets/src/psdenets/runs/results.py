@@ -1,8 +1,9 @@
-"""The end of a run: weights, predictions, metrics, plots, report, the table on the screen; metrics.json comes last."""
+"""The results of a finished run: weights, predictions, metrics, plots and report. metrics.json is written last."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
     from psdenets.data import Images
     from psdenets.models.base import ImageClassifier
 
+_FORMATS = {"accuracy": ".2%", "ece": ".2%", "nll": ".4f", "brier": ".4f", "entropy": ".4f", "kl": ".1f"}
+
 
 class History(NamedTuple):
     """How a model was trained: one record per epoch, the training time, and further entries of metrics.json."""
@@ -30,7 +33,7 @@ class History(NamedTuple):
 
 
 def write_results(run: RunDir, config: Config, model: ImageClassifier, test: Images, history: History) -> str:
-    """Write everything that a finished run holds; returns the summary to print."""
+    """Evaluate the model on the test images, write all results, and return the summary to print."""
     atomically(run.file("model.safetensors"), lambda path: save_weights(model.state_dict(), path))
     predictions = predict(model, test, config.final_samples, generator(config.seed, "final"))
     metrics = {
@@ -44,27 +47,23 @@ def write_results(run: RunDir, config: Config, model: ImageClassifier, test: Ima
     }
     save_predictions(run, "predictions.npz", predictions)
     draw_plots(run, predictions, model, history.epochs)
-    write_report(run, config, metrics, predictions, test)
+    write_report(run, config, metrics, predictions, test, model.spec.classes)
     write_json(run.file("metrics.json"), metrics)
     return summary(metrics, run)
 
 
 def save_predictions(run: RunDir, name: str, predictions: Predictions) -> None:
-    """probs (S, N, C) and labels (N,), as `python -m bnneval` reads them."""
+    """Write probs (S, N, C) and labels (N,) in the form that `python -m bnneval` reads."""
 
-    def write(path: object) -> None:
-        with open(str(path), "wb") as file:  # noqa: PTH123 - a path object would get .npz appended
+    def write(path: Path) -> None:
+        with path.open("wb") as file:  # given a path, numpy would append .npz to it
             np.savez_compressed(file, probs=predictions.probs, labels=predictions.labels)
 
     atomically(run.file(name), write)
 
 
-def summary(metrics: Mapping[str, object], run: RunDir) -> str:
-    """The numbers of a run as a small table."""
-    rows = [(name, metrics[name]) for name in ("accuracy", "ece", "nll", "brier", "entropy", "kl", "seconds")]
-    shown = {"accuracy": "{:.2%}", "ece": "{:.2%}", "seconds": "{:.1f}", "kl": "{:.1f}"}
-    lines = [
-        f"  {'test ' + name if name != 'seconds' else name:<14}{shown.get(name, '{:.4f}').format(value):>10}"
-        for name, value in rows
-    ]
+def summary(metrics: Mapping[str, Any], run: RunDir) -> str:
+    """The main metrics as a small table; an infinite one reads `inf`."""
+    lines = [f"  {'test ' + name:<14}{format(metrics[name], form):>10}" for name, form in _FORMATS.items()]
+    lines.append(f"  {'seconds':<14}{metrics['seconds']:>10.1f}")
     return "\n".join([*lines, f"  report        {run.file('report.html')}"]) + "\n"

@@ -1,4 +1,4 @@
-"""Weights of finished models as safetensors, marked with the number of the format."""
+"""Weights of finished models as safetensors files that carry the number of their format."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from torch import Tensor
 
 from psdenets.errors import BadInput
 
-FORMAT = 2  # since 2 kernels lie channels last in the flat weights
+FORMAT = 2  # 2: kernels are stored channels last in the flat weight vector
 _MARK = "psdenets-format"
 
 
@@ -21,7 +21,7 @@ def save_weights(tensors: Mapping[str, Tensor], path: Path) -> None:
 
 
 def load_weights(path: Path) -> dict[str, Tensor]:
-    """Read them again; a `BadInput` for those of another format, which might fit and mean something else."""
+    """Read the weights of a model; raise BadInput for another format, whose tensors may fit and mean something else."""
     with safe_open(path, framework="pt") as file:
         found = (file.metadata() or {}).get(_MARK, "1")
     if found != str(FORMAT):

@@ -6,7 +6,6 @@ Weights of finished models carry the number of the format too.
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 from dataclasses import dataclass
@@ -16,8 +15,9 @@ from typing import Any
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
+from bnneval.strict_json import dumps
 from psdenets.errors import BadInput
-from psdenets.runs.files import flush
+from psdenets.runs.files import flush, read_json
 from psdenets.runs.weights import FORMAT, plain
 
 
@@ -43,20 +43,20 @@ class Checkpoints:
     def save(self, place: str, snapshot: Snapshot) -> None:
         """Write the checkpoint of that place in training, then remove older ones. Later places sort after earlier."""
         final = self.folder / place
-        beside = self.folder / f".{final.name}.{os.getpid()}.tmp"
+        temporary = self.folder / f".{final.name}.{os.getpid()}.tmp"
         try:
-            beside.mkdir(parents=True)
-            save_file(plain(snapshot.tensors), beside / "state.safetensors")
-            (beside / "state.json").write_text(json.dumps({"format": FORMAT, **snapshot.values}, allow_nan=False))
-            for path in (beside / "state.safetensors", beside / "state.json", beside):
+            temporary.mkdir(parents=True)
+            save_file(plain(snapshot.tensors), temporary / "state.safetensors")
+            (temporary / "state.json").write_text(dumps({"format": FORMAT, **snapshot.values}))
+            for path in (temporary / "state.safetensors", temporary / "state.json", temporary):
                 flush(path)
             if final.exists():  # stopped again before a step was done: the same content
-                shutil.rmtree(beside)
+                shutil.rmtree(temporary)
                 return
-            beside.rename(final)
+            temporary.rename(final)
             flush(self.folder)
         except Exception as error:
-            shutil.rmtree(beside, ignore_errors=True)
+            shutil.rmtree(temporary, ignore_errors=True)
             if isinstance(error, OSError) or "I/O error" in str(error) or "IoError" in str(error):
                 raise BadInput(f"could not write {final}: {error}; the checkpoint before it is untouched") from None
             raise
@@ -67,7 +67,7 @@ class Checkpoints:
         found = sorted(self.folder.glob("epoch-*")) if self.folder.is_dir() else []
         if not found:
             return None
-        values = json.loads((found[-1] / "state.json").read_text())
+        values = read_json(found[-1] / "state.json")
         if values.pop("format") != FORMAT:
             raise BadInput(
                 f"expected a checkpoint of format {FORMAT} in {found[-1]}, got another: made by another version?"

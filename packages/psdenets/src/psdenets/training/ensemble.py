@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from pathlib import Path
 from typing import Any
@@ -11,7 +10,7 @@ from psdenets.config import Config
 from psdenets.data import load_splits
 from psdenets.models.ensemble import Ensemble, member_config
 from psdenets.runs.directory import RunDir
-from psdenets.runs.files import write_lines
+from psdenets.runs.files import read_json, read_lines, write_lines
 from psdenets.runs.loading import load
 from psdenets.runs.results import History, write_results
 from psdenets.training.session import begin, descend, device_of, resume_command
@@ -39,7 +38,7 @@ def _joined(run: RunDir, members: list[RunDir]) -> History:
     """The epochs of all members, one after the other, and the sum of their times."""
     records = [_epochs(member.path, k) for k, member in enumerate(members)]
     write_lines(run.file("metrics.jsonl"), [record for part in records for record in part])
-    finals = [json.loads(member.file("metrics.json").read_text()) for member in members]
+    finals = [read_json(member.file("metrics.json")) for member in members]
     facts = {
         "epochs": sum(m["epochs"] for m in finals),
         "steps": sum(m["steps"] for m in finals),
@@ -49,4 +48,4 @@ def _joined(run: RunDir, members: list[RunDir]) -> History:
 
 
 def _epochs(folder: Path, member: int) -> list[dict[str, Any]]:
-    return [{"member": member, **json.loads(line)} for line in (folder / "metrics.jsonl").read_text().splitlines()]
+    return [{"member": member, **record} for record in read_lines(folder / "metrics.jsonl")]

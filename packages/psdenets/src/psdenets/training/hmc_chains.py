@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,7 +14,7 @@ from psdenets.errors import BadInput
 from psdenets.models.hmc.diagnostics import Cost, cost_of, seconds_per_gradient
 from psdenets.models.hmc.hamiltonian import Chain, nothing, sample_chain
 from psdenets.models.hmc.model import HMC
-from psdenets.runs.files import atomically, write_json
+from psdenets.runs.files import atomically, read_json, write_json
 from psdenets.seeds import generator, seed_of
 
 if TYPE_CHECKING:
@@ -61,15 +60,15 @@ def _origin(config: Config, k: int, images: int) -> dict[str, Any]:
 
 
 def _save_chain(path: Path, chain: Chain, origin: dict[str, Any]) -> None:
-    """Draws as safetensors, the rest as JSON beside them. The draws come last: a chain that has them is whole."""
+    """Draws as safetensors, the rest as JSON. The draws are written last: a chain that has them is complete."""
     values = chain._asdict()
     draws = values.pop("draws")
     write_json(path.with_suffix(".json"), {**values, "origin": origin})
-    atomically(path, lambda beside: save_file({"draws": draws}, beside))
+    atomically(path, lambda temporary: save_file({"draws": draws}, temporary))
 
 
 def _load_chain(path: Path, origin: dict[str, Any]) -> Chain:
-    values = json.loads(path.with_suffix(".json").read_text())
+    values = read_json(path.with_suffix(".json"))
     found = values.pop("origin")
     if found != origin:
         raise BadInput(f"expected a chain of {origin} in {path}, got one of {found}")

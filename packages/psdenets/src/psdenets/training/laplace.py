@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 import time
 from pathlib import Path
@@ -12,7 +11,7 @@ from psdenets.data import load_splits
 from psdenets.errors import BadInput
 from psdenets.models.laplace import fitted, laplace_torch, resnet_in
 from psdenets.runs.directory import RunDir
-from psdenets.runs.files import write_lines
+from psdenets.runs.files import read_json, read_lines, write_lines
 from psdenets.runs.loading import load, read_config
 from psdenets.runs.results import History, write_results
 from psdenets.training.session import begin, device_of
@@ -50,11 +49,11 @@ def approximate(config: Config, run: RunDir) -> int:
     started = time.perf_counter()
     approximation = fitted(config, splits.spec, resnet_in(model), splits.train).to(model.mean.device)
     seconds = time.perf_counter() - started
-    before = json.loads((source / "metrics.json").read_text())
-    history = [json.loads(line) for line in (source / "metrics.jsonl").read_text().splitlines()]
-    write_lines(run.file("metrics.jsonl"), history)
+    before = read_json(source / "metrics.json")
+    epochs = read_lines(source / "metrics.jsonl")
+    write_lines(run.file("metrics.jsonl"), epochs)
     facts = {name: before[name] for name in ("epochs", "steps", "selected_epoch")} | {"fit_seconds": round(seconds, 3)}
     sys.stdout.write(
-        write_results(run, config, approximation, splits.test, History(history, before["seconds"] + seconds, facts))
+        write_results(run, config, approximation, splits.test, History(epochs, before["seconds"] + seconds, facts))
     )
     return 0

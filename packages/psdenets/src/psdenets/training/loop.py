@@ -153,6 +153,8 @@ class Trainer:
         self.evaluated.eval()
         try:
             return predict(self.evaluated, images, samples, g, after_batch=after_batch)
+        except NonFiniteState as error:
+            raise Diverged(f"the evaluation after epoch {self.at.epoch + 1}: {error}") from None
         finally:
             self.evaluated.train()
 
