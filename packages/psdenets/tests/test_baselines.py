@@ -46,7 +46,7 @@ def test_a_system_trains_and_its_predictions_go_through_bnneval(model, run_of, c
     assert metrics["seconds"] > 0
     assert len((path / "metrics.jsonl").read_text().splitlines()) >= 2
     page = (path / "report.html").read_text()
-    assert "Are the probabilities right?" in page
+    assert "Calibration and uncertainty" in page
     assert ("Weights over depth" in page) == (model == "sde-bnn")
     assert ("After each epoch" in page or "after each epoch" in page) == (model in DESCENDING)
 
