@@ -46,6 +46,18 @@ def one_thread():
 
 
 @pytest.fixture
+def plain(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Everything built in this test is plain, as with PSDENETS_PLAIN=1."""
+    from psdenets.nn.fast.switch import enabled
+
+    monkeypatch.setenv("PSDENETS_PLAIN", "1")
+    enabled.cache_clear()
+    yield
+    monkeypatch.undo()
+    enabled.cache_clear()
+
+
+@pytest.fixture
 def command() -> Callable[..., subprocess.CompletedProcess[str]]:
     """Run `python -m psdenets.NAME ...` as a person would."""
 

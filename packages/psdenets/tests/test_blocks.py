@@ -1,9 +1,12 @@
+"""Hidden drifts and space-to-depth."""
+
 from __future__ import annotations
 
 import pytest
 import torch
 
-from psdenets.nn.hidden_drifts import ACTIVATIONS, hidden_drift
+from psdenets.nn.activations import ACTIVATIONS
+from psdenets.nn.hidden_drifts import hidden_drift
 from psdenets.nn.space_to_depth import depth_to_space, space_to_depth
 from sdeweights import flatten
 
@@ -48,8 +51,8 @@ def test_a_block_with_flat_weights_computes_what_the_module_computes(name):
 
 
 def test_activations_have_their_values_at_one():
-    x, m = torch.full((1, 1, 1, 1), 0.25, dtype=torch.float64), torch.full((1, 1, 1), 0.75, dtype=torch.float64)
-    values = {name: then(x, m).item() for name, then in ACTIVATIONS.items()}
+    one = torch.ones((), dtype=torch.float64)
+    values = {name: activation(one).item() for name, activation in ACTIVATIONS.items()}
     expected = {"softplus": 1.3132616875182228, "tanh": 0.7615941559557649, "elu": 1.0,
                 "swish": 0.7310585786300049, "rbf": 0.36787944117144233}  # fmt: skip
     assert values == pytest.approx(expected, abs=1e-12)

@@ -1,4 +1,4 @@
-"""`--compile` changes speed alone."""
+"""`--compile` changes speed and nothing else."""
 
 from __future__ import annotations
 
@@ -9,10 +9,12 @@ import pytest
 import torch
 
 from psdenets import BadInput, Config, build
-from psdenets.nn.fast import add_map as pointwise
+from psdenets.nn.activations import ACTIVATIONS
 from psdenets.nn.fast import compiled
+from psdenets.nn.fast.switch import enabled
 from psdenets.train import main
 
+fast_only = pytest.mark.skipif(not enabled(), reason="--compile has no effect on plain layers")
 t64 = {"dtype": torch.float64}
 
 
@@ -26,22 +28,23 @@ def pair(dtype):
 @pytest.mark.parametrize(("dtype", "atol"), [(torch.float64, 1e-12), (torch.float32, 2e-6)])
 @pytest.mark.parametrize("name", compiled.KERNELS)
 def test_kernels_have_the_values_and_slopes_of_the_activations(name, dtype, atol):
-    """Kernels themselves, not yet compiled: their formulas differ from those of the plain path."""
+    """The kernels before compilation: their formulas differ from those of the plain activations."""
     x, m = pair(dtype)
-    plain = getattr(pointwise, name)(x, m)
+    plain = ACTIVATIONS[name](x + m)
     y, slope = compiled.KERNELS[name](x, m)
     torch.testing.assert_close(y, plain, rtol=0, atol=atol)
     torch.testing.assert_close(slope, torch.autograd.grad(plain.sum(), x)[0], rtol=0, atol=atol)
 
 
+@fast_only
 @pytest.mark.skipif(shutil.which("g++") is None, reason="there is no C++ compiler")
 def test_second_derivatives_are_refused_and_not_wrong(monkeypatch):
     monkeypatch.setattr(compiled, "_compiled", lambda kernel: kernel)
     x, m = pair(torch.float64)
-    (first,) = torch.autograd.grad(compiled.compiled("softplus")(x, m).sum(), x)
+    (first,) = torch.autograd.grad(compiled.compiled_add_map("softplus")(x, m).sum(), x)
     torch.testing.assert_close(first, torch.sigmoid(x + m), rtol=0, atol=1e-12)
     with pytest.raises(RuntimeError, match="expected first derivatives with --compile"):
-        torch.autograd.grad(compiled.compiled("softplus")(x, m).sum(), x, create_graph=True)
+        torch.autograd.grad(compiled.compiled_add_map("softplus")(x, m).sum(), x, create_graph=True)
 
 
 def test_the_polynomial_is_the_logarithm_to_eight_digits():
@@ -50,6 +53,7 @@ def test_the_polynomial_is_the_logarithm_to_eight_digits():
     assert np.abs(values - np.log1p(e)).max() < 1e-8
 
 
+@fast_only
 @pytest.mark.skipif(shutil.which("g++") is None, reason="there is no C++ compiler")
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of torch's compiler, about other parts of torch
 def test_a_compiled_network_agrees_with_the_plain_one():
@@ -68,6 +72,7 @@ def test_a_compiled_network_agrees_with_the_plain_one():
     assert results[0][1].abs().max() > 1e-3
 
 
+@fast_only
 def test_compiling_without_a_compiler_is_refused_in_one_line(monkeypatch, capsys, tmp_path):
     monkeypatch.setenv("CXX", "no-such-compiler")
     with pytest.raises(BadInput, match="expected a C\\+\\+ compiler for --compile, got no no-such-compiler"):

@@ -8,9 +8,9 @@ from torch import Tensor
 
 
 def gaussian_kl(mean: Tensor, log_std: Tensor, prior_std: float) -> Tensor:
-    """Sum over all coordinates, a scalar.
+    """The KL divergence, a scalar.
 
-    Example: equal distributions have none.
+    Example: the KL of equal distributions is zero.
         >>> import torch
         >>> gaussian_kl(torch.zeros(3), torch.zeros(3), prior_std=1.0)
         tensor(0.)

@@ -1,4 +1,4 @@
-"""The last layer, features (N, d) -> logits (N, C): y = W h + b, with W and b numbers or independent Gaussians."""
+"""The last layer, features (N, d) -> logits (N, C): y = W h + b, where W and b are numbers or independent Gaussians."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class HeadWeights(NamedTuple):
-    """W (S, C, d) and b (S, C) of S samples; S = 1 where all samples share them."""
+    """W (S, C, d) and b (S, C) of S samples; S = 1 if all samples share them."""
 
     weight: Tensor
     bias: Tensor
@@ -27,11 +27,11 @@ class HeadWeights(NamedTuple):
 
 
 class Head(nn.Module, ABC):
-    """A last layer whose weights are drawn before it is applied."""
+    """A last layer. Its weights are drawn first and applied afterwards."""
 
     @abstractmethod
     def draw(self, samples: int, generator: torch.Generator | None) -> HeadWeights:
-        """Weights of so many samples."""
+        """Weights of `samples` samples."""
 
     @abstractmethod
     def kl(self) -> Tensor:
@@ -58,7 +58,7 @@ class DeterministicHead(Head):
 class MeanFieldHead(Head):
     """W and b are independent N(mean, std^2) under a N(0, prior_std^2) prior.
 
-    prior_std 0.1 and initial std e^-4, the defaults of the flags, are those of the published code.
+    The defaults, prior_std 0.1 and initial std e^-4, are those of the published code.
     """
 
     def __init__(
@@ -72,7 +72,7 @@ class MeanFieldHead(Head):
         self.bias_log_std = nn.Parameter(torch.full((classes,), log_std))
 
     def draw(self, samples: int, generator: torch.Generator | None) -> HeadWeights:
-        # one sample after the other, so that sample i depends on the generator and i alone
+        # one sample after the other, so that sample i depends only on the generator and on i
         pairs = [(_normal(self.weight, generator), _normal(self.bias, generator)) for _ in range(samples)]
         weight = self.weight + self.weight_log_std.exp() * torch.stack([w for w, _ in pairs])
         bias = self.bias + self.bias_log_std.exp() * torch.stack([b for _, b in pairs])
@@ -89,7 +89,7 @@ def _normal(like: Tensor, generator: torch.Generator | None) -> Tensor:
 
 
 def head_of(config: Config, d: int, classes: int, generator: torch.Generator) -> Head:
-    """The last layer that the config names."""
+    """The last layer that the config selects."""
     if config.head == "meanfield":
         return MeanFieldHead(d, classes, generator, config.prior_std, config.log_std)
     return DeterministicHead(d, classes, generator)

@@ -16,19 +16,19 @@ if TYPE_CHECKING:
 
 
 def lifted(h: Tensor, config: Config) -> Tensor:
-    """Squeezed as often as the config says, then padded with zero channels."""
+    """h after `config.squeeze_input` space-to-depth steps, padded with `config.augment_channels` zero channels."""
     for _ in range(config.squeeze_input):
         h = space_to_depth(h)
     return F.pad(h, (0, 0, 0, 0, 0, config.augment_channels))
 
 
 def first_of_scales(config: Config) -> frozenset[int]:
-    """The blocks before which h is squeezed: the first of each scale but the first."""
+    """Indices of the blocks that begin with space-to-depth: the first block of every scale except the first scale."""
     return frozenset(sum(config.scales[:k]) for k in range(1, len(config.scales)))
 
 
 def block_shapes(config: Config, spec: ImageSpec) -> list[tuple[int, int, int]]:
-    """(channels, height, width) of h in every block; a `BadInput` where a side cannot be halved often enough."""
+    """(channels, height, width) of h in every block. Raises `BadInput` if a side cannot be halved often enough."""
     halvings = config.squeeze_input + len(config.scales) - 1
     if spec.height % 2**halvings or spec.width % 2**halvings:
         raise BadInput(

@@ -1,7 +1,7 @@
-"""Space-to-depth: (N, C, 2H, 2W) -> (N, 4C, H, W), every 2 x 2 square of pixels becoming four channels; invertible.
+"""Space-to-depth: (N, C, 2H, 2W) -> (N, 4C, H, W), every 2 x 2 square of pixels becomes four channels; invertible.
 
 Channel 4c + 2i + j of the result is channel c at rows i, i + 2, ... and columns j, j + 2, ... A plain reshape to
-the same shape would mix rows that are not neighbours.
+the same shape would mix rows that are not adjacent.
 """
 
 from __future__ import annotations

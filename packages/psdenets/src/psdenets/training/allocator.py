@@ -1,8 +1,8 @@
-"""Memory that one training step frees is kept for the next one.
+"""Keep the memory that one training step frees for the next step.
 
-glibc gives large blocks back to the system when they are freed, and the system hands them out again page by page, full
-of zeros. For 128 CIFAR-10 images in a block of the paper's network that takes nearly as long as the arithmetic.
-Accelerators are not concerned, nor are other C libraries, which have no such call.
+glibc returns large freed blocks to the system, which hands them out again page by page, filled with zeros. For 128
+CIFAR-10 images in a block of the paper's network this takes nearly as long as the arithmetic. Accelerators and other C
+libraries are not affected.
 """
 
 from __future__ import annotations
@@ -11,13 +11,20 @@ import ctypes
 import os
 import platform
 
+from psdenets.nn.fast.switch import enabled
+
 _TRIM_THRESHOLD, _MMAP_MAX = -1, -4  # names of the settings in malloc.h
 _NEVER, _NONE = -1, 0
 _VARIABLES = ("MALLOC_TRIM_THRESHOLD_", "MALLOC_MMAP_MAX_", "MALLOC_MMAP_THRESHOLD_", "GLIBC_TUNABLES")
 
 
 def keep_freed_memory() -> bool:
-    """Tell glibc to keep what it has; whether it was told. Variables that set its allocator are left the last word."""
+    """Tell glibc to keep freed memory; return whether it was told.
+
+    Environment variables that configure glibc's allocator take precedence, and so does PSDENETS_PLAIN=1.
+    """
+    if not enabled():
+        return False
     if platform.libc_ver()[0] != "glibc" or any(name in os.environ for name in _VARIABLES):
         return False
     mallopt = ctypes.CDLL(None).mallopt

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from typing import final
 
-import torch
 from torch import Tensor, nn
 
 from psdenets.errors import BadInput
+from psdenets.nn.fast.layout import channels_last
 
 
 @final
@@ -41,7 +41,7 @@ class ConvNet(nn.Module):
 
     def features(self, x: Tensor) -> Tensor:
         """What the last layer sees."""
-        out: Tensor = self.body(x.contiguous(memory_format=torch.channels_last))
+        out: Tensor = self.body(channels_last(x))
         return out.flatten(1)
 
     def forward(self, x: Tensor) -> Tensor:

@@ -10,9 +10,10 @@ from __future__ import annotations
 
 from typing import final
 
-import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
+
+from psdenets.nn.fast.layout import channels_last
 
 _GROUPED = 8  # channels of a group under group normalisation
 
@@ -52,7 +53,7 @@ class ResNet(nn.Module):
 
     def features(self, x: Tensor) -> Tensor:
         """What the last layer sees, (N, width * 2^(scales - 1))."""
-        h = x.contiguous(memory_format=torch.channels_last)
+        h = channels_last(x)
         out: Tensor = self.blocks(F.relu(self.norm(self.first(h))))
         return out.mean((-2, -1))
 

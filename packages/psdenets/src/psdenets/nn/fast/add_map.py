@@ -1,59 +1,54 @@
-"""What lies between two convolutions: a map m (C, H, W) is added to every image of x (N, C, H, W), then an activation.
+"""activation(x + m): a map m (C, H, W) is added to every image of x (N, C, H, W), and an activation follows.
 
-Written with fewer passes over memory than PyTorch's own operations, in the backward pass above all:
+The fast versions make fewer passes over memory than PyTorch's operations, mostly in the backward pass:
 
-    x + m             the gradient of m is (1 ... 1) @ G, a product of matrices, faster on a CPU than a sum over images
-    softplus(x + m)   y = log u,  u = 1 + exp(x + m),  dy/dx = 1 - 1/u:  u is kept, and no exponential is taken twice
+    x + m             the gradient of m is (1 ... 1) @ G, a matrix product, faster on a CPU than a sum over images
+    softplus(x + m)   y = log u,  u = 1 + exp(x + m),  dy/dx = 1 - 1/u:  u is kept, so there is one exponential in all
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any, final
 
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-Then = Callable[[Tensor, Tensor], Tensor]
+from psdenets.nn.activations import Activation, identity
+from psdenets.nn.fast.switch import enabled
+
+AddMap = Callable[[Tensor, Tensor], Tensor]
 
 
-def plus(x: Tensor, m: Tensor) -> Tensor:
-    """x + m."""
-    out: Tensor = _Plus.apply(x, m)  # type: ignore[no-untyped-call]
-    return out
+def add_map(activation: Activation = identity) -> AddMap:
+    """The function (x, m) -> activation(x + m)."""
+    if not enabled():
+        return partial(plain, activation)
+    return softplus if activation is F.softplus else partial(fast, activation)
+
+
+def plain(activation: Activation, x: Tensor, m: Tensor) -> Tensor:
+    """activation(x + m) by PyTorch's own operations."""
+    return activation(x + m)
+
+
+def fast(activation: Activation, x: Tensor, m: Tensor) -> Tensor:
+    """activation(x + m) with the gradient of m as a matrix product."""
+    return activation(_Add.apply(x, m))  # type: ignore[no-untyped-call]
 
 
 def softplus(x: Tensor, m: Tensor) -> Tensor:
-    """log(1 + exp(x + m)), with the absolute accuracy that numbers around 1 have."""
-    if x.dtype not in (torch.float32, torch.float64) or len(x) == 0:  # where that accuracy is poor, or there is nothing
-        return F.softplus(plus(x, m))
+    """log(1 + exp(x + m)); the absolute error is the rounding error of numbers around 1."""
+    if x.dtype not in (torch.float32, torch.float64) or len(x) == 0:  # half precision would lose too many digits
+        return fast(F.softplus, x, m)
     out: Tensor = _Softplus.apply(x, m)[0]  # type: ignore[no-untyped-call]
     return out
 
 
-def tanh(x: Tensor, m: Tensor) -> Tensor:
-    """The hyperbolic tangent of x + m."""
-    return torch.tanh(plus(x, m))
-
-
-def elu(x: Tensor, m: Tensor) -> Tensor:
-    """ELU of x + m."""
-    return F.elu(plus(x, m))
-
-
-def swish(x: Tensor, m: Tensor) -> Tensor:
-    """z sigmoid(z) at z = x + m."""
-    return F.silu(plus(x, m))
-
-
-def rbf(x: Tensor, m: Tensor) -> Tensor:
-    """exp(-z^2) at z = x + m."""
-    return torch.exp(-plus(x, m).square())
-
-
 @final
-class _Plus(torch.autograd.Function):
+class _Add(torch.autograd.Function):
     generate_vmap_rule = True
 
     @staticmethod
@@ -62,16 +57,16 @@ class _Plus(torch.autograd.Function):
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Tensor, Tensor], output: Tensor) -> None:
-        """Nothing is kept."""
+        """Nothing to save."""
 
     @staticmethod
     def backward(ctx: Any, g: Tensor) -> tuple[Tensor, Tensor]:  # noqa: ARG004
-        return g, over_images(g)
+        return g, sum_over_images(g)
 
 
 @final
 class _Softplus(torch.autograd.Function):
-    """(y, u): u is an output so that it can be kept."""
+    """(y, u): u is an output so that it can be saved."""
 
     @staticmethod
     def forward(x: Tensor, m: Tensor) -> tuple[Tensor, Tensor]:
@@ -92,31 +87,29 @@ class _Softplus(torch.autograd.Function):
         if g is None:
             return None, None
         y, u = ctx.saved_tensors
-        twice = torch.is_grad_enabled()  # a second derivative: y knows where it comes from, u does not
+        twice = torch.is_grad_enabled()  # a second derivative needs the graph, which y has and u has not
         gx = -g * torch.expm1(-y) if twice else torch.addcdiv(g, g, u, value=-1)
-        return gx, over_images(gx)
+        return gx, sum_over_images(gx)
 
     @staticmethod
     def vmap(
         info: Any, in_dims: tuple[int | None, int | None], x: Tensor, m: Tensor
     ) -> tuple[tuple[Tensor, Tensor], tuple[int, int]]:
-        z, size = _side_by_side(x, in_dims[0], info.batch_size), info.batch_size
-        maps = _side_by_side(m, in_dims[1], size)
-        pairs = [_Softplus.apply(a, b) for a, b in zip(z, maps, strict=True)]  # type: ignore[no-untyped-call]
+        xs, ms = (
+            z.expand(info.batch_size, *z.shape) if dim is None else z.movedim(dim, 0)
+            for z, dim in zip((x, m), in_dims, strict=True)
+        )
+        pairs = [_Softplus.apply(a, b) for a, b in zip(xs, ms, strict=True)]  # type: ignore[no-untyped-call]
         return (torch.stack([y for y, _ in pairs]), torch.stack([u for _, u in pairs])), (0, 0)
 
 
-def over_images(g: Tensor) -> Tensor:
+def sum_over_images(g: Tensor) -> Tensor:
     """The sum of (N, C, H, W) over N, channels last in memory."""
     n, c, height, width = g.shape
-    rows = g.permute(0, 2, 3, 1).reshape(n, height * width * c)  # a view where channels are last
+    rows = g.permute(0, 2, 3, 1).reshape(n, height * width * c)  # a view if g is channels last
     return (g.new_ones(1, n) @ rows).view(height, width, c).permute(2, 0, 1)
 
 
 def _in_memory_order(x: Tensor) -> Tensor:
-    """x as it lies in memory where channels are last: a reduction that jumps takes four times as long."""
+    """x with its axes in the order of memory: a reduction in any other order takes four times as long."""
     return x.permute(0, 2, 3, 1) if not x.is_contiguous() else x
-
-
-def _side_by_side(x: Tensor, dim: int | None, size: int) -> Tensor:
-    return x.expand(size, *x.shape) if dim is None else x.movedim(dim, 0)

@@ -1,7 +1,7 @@
 """`--compile`: an activation and its derivative, (a(z), a'(z)) at z = x + m, in one pass over memory by torch.compile.
 
 The backward pass is then a single product. In float32 the logarithm of softplus is a polynomial, which compiled code
-evaluates in registers:  log(1 + e) = e P(e) on [0, 1] to 3.4e-9, at e = exp(-|z|).
+evaluates in registers:  log(1 + e) = e P(e) on [0, 1] to 3.4e-9, with e = exp(-|z|).
 """
 
 from __future__ import annotations
@@ -16,11 +16,12 @@ import torch
 from torch import Tensor
 
 from psdenets.errors import BadInput
-from psdenets.nn.fast.add_map import Then, over_images
+from psdenets.nn.activations import ACTIVATIONS
+from psdenets.nn.fast.add_map import AddMap, add_map, sum_over_images
+from psdenets.nn.fast.switch import enabled
 
 Kernel = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]
-_SHAPES = 64  # one kernel for each shape of images: layers, batches of training and of evaluation
-
+_SHAPES = 64  # at most one kernel per image shape: layers, training batches and evaluation batches
 
 # P, lowest power first: log(1 + e) / e interpolated at ten Chebyshev points of [0, 1].
 LOGARITHM = (
@@ -75,18 +76,20 @@ def rbf(x: Tensor, m: Tensor) -> tuple[Tensor, Tensor]:
 KERNELS: dict[str, Kernel] = {"softplus": softplus, "tanh": tanh, "elu": elu, "swish": swish, "rbf": rbf}
 
 
-def compiled(name: str) -> Then:
-    """The activation of that name; a kernel is compiled when it first meets a shape, which takes seconds."""
+def compiled_add_map(name: str) -> AddMap:
+    """The function (x, m) -> activation(x + m). Compiling a kernel for a new shape takes seconds."""
+    if not enabled():
+        return add_map(ACTIVATIONS[name])
     compiler = os.environ.get("CXX", "g++")
     if shutil.which(compiler) is None:
         raise BadInput(f"expected a C++ compiler for --compile, got no {compiler}; set CXX, or leave --compile out")
     kernel = _compiled(KERNELS[name])
 
-    def then(x: Tensor, m: Tensor) -> Tensor:
+    def fused(x: Tensor, m: Tensor) -> Tensor:
         out: Tensor = _Fused.apply(kernel, x, m)  # type: ignore[no-untyped-call]
         return out
 
-    return then
+    return fused
 
 
 @lru_cache(maxsize=len(KERNELS))
@@ -114,4 +117,4 @@ class _Fused(torch.autograd.Function):
             raise RuntimeError("expected first derivatives with --compile, got a graph of the gradient")
         (slope,) = ctx.saved_tensors
         gx = g * slope
-        return None, gx, over_images(gx)
+        return None, gx, sum_over_images(gx)

@@ -1,4 +1,4 @@
-"""Images with their channels last in memory, where convolutions on a CPU are fastest: forth, and back as gradients."""
+"""Images and their gradients channels last in memory, the layout in which convolutions on a CPU are fastest."""
 
 from __future__ import annotations
 
@@ -7,37 +7,38 @@ from typing import Any, final
 import torch
 from torch import Tensor
 
+from psdenets.nn.fast.switch import enabled
+
 
 def channels_last(h: Tensor) -> Tensor:
-    """Images (N, C, H, W) laid out channels last on a CPU, as they are elsewhere."""
-    return h.contiguous(memory_format=torch.channels_last) if h.device.type == "cpu" else h
+    """Images (N, C, H, W), channels last in memory on a CPU, unchanged on other devices."""
+    return h.contiguous(memory_format=torch.channels_last) if enabled() and h.device.type == "cpu" else h
 
 
 def gradient_channels_last(h: Tensor) -> Tensor:
-    """A copy of (..., N, C, H, W); its gradient is laid out channels last on a CPU.
+    """A copy of (..., N, C, H, W) whose gradient arrives channels last on a CPU.
 
-    A head flattens images channels first. Its gradient would go through a block that way, step by step, and be laid
-    out anew at each.
+    A head flattens images channels first. Without this its gradient would keep that layout through a whole block and be
+    converted at every step.
     """
-    if h.device.type != "cpu" or not h.requires_grad:
+    if not (enabled() and h.device.type == "cpu" and h.requires_grad):
         return h
-    out: Tensor = _Back.apply(h)  # type: ignore[no-untyped-call]
+    out: Tensor = _ChannelsLastGradient.apply(h)  # type: ignore[no-untyped-call]
     return out
 
 
 @final
-class _Back(torch.autograd.Function):
+class _ChannelsLastGradient(torch.autograd.Function):
     generate_vmap_rule = True
 
     @staticmethod
     def forward(h: Tensor) -> Tensor:
-        return h.clone()  # a view that is made here could not be written into
+        return h.clone()  # autograd forbids in-place operations on a view that is made here
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Tensor], output: Tensor) -> None:
-        """Nothing is kept."""
+        """Nothing to save."""
 
     @staticmethod
     def backward(ctx: Any, g: Tensor) -> Tensor:  # noqa: ARG004
-        last = g.movedim(-3, -1).contiguous()
-        return last.movedim(-1, -3)
+        return g.movedim(-3, -1).contiguous().movedim(-1, -3)

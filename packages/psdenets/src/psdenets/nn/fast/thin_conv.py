@@ -1,49 +1,52 @@
-"""Convolutions between thin images, of at most three channels, and wide ones, as products of matrices on a CPU.
+"""Convolutions between thin images, of at most three channels, and wide ones, as matrix products on a CPU.
 
-The first and the last layer of f_h are such convolutions. Libraries compute eight channels at a time or more, and half
-to nine tenths of that is thrown away here. With the k k shifts of an image as an axis of their own, stride 1, and rows
-of pixels,
+The first and the last layer of f_h are such convolutions. Libraries compute eight channels or more at a time, and half
+to nine tenths of that work is wasted here. With the k k shifts of an image as an axis, stride 1, and one row per pixel,
 
     thin to wide     y = shifts(x)^T K            dx = fold(K dy^T),     dK = shifts(x) dy
     wide to thin     y = fold(K x^T)              dx = shifts(dy)^T K,   dK = shifts(dy) x
 
-``shifts`` copies thin images alone, and ``fold``, its transpose, adds thin images alone. Where PyTorch's convolution is
-as fast it is used: for y from thin to wide, for dK there but from one channel, and for dx from wide to thin.
+`shifts` copies and `fold`, its transpose, adds thin images only. PyTorch's convolution is used wherever it is as fast:
+for y from thin to wide, for dK from two or three channels to wide, and for dx from wide to thin.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from typing import Any, final
 
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from psdenets.nn.fast.switch import enabled
+
+Convolution = Callable[[Tensor, Tensor], Tensor]
 _MOST = 3  # channels: from four on PyTorch's convolutions are faster
 
 
-def conv(h: Tensor, weight: Tensor, stride: int = 1) -> Tensor:
-    """Convolution with an odd kernel (out, in, k, k) and zero padding k // 2, channels last on a CPU."""
-    c_out, c_in, k, _ = weight.shape
-    thin = stride == 1 and h.ndim == 4 and len(h) > 0 and min(c_in, c_out) <= _MOST < max(c_in, c_out)
-    if not thin or not _usual(h):
-        return F.conv2d(h, weight, None, stride, k // 2)
-    if c_out < c_in:
-        rows: Tensor = _ToThin.apply(h, weight)  # type: ignore[no-untyped-call]
+def convolution(c_in: int, c_out: int, k: int, stride: int = 1) -> Convolution:
+    """The function (h, kernel) -> convolution with zero padding k // 2; k is odd and the kernel (out, in, k, k)."""
+    thin = stride == 1 and min(c_in, c_out) <= _MOST < max(c_in, c_out)
+    return thin_conv if thin and enabled() else partial(F.conv2d, stride=stride, padding=k // 2)
+
+
+def thin_conv(h: Tensor, kernel: Tensor) -> Tensor:
+    """Convolution (N, in, H, W) -> (N, out, H, W) between a thin and a wide image, channels last on a CPU."""
+    usual = h.ndim == 4 and len(h) > 0 and h.dtype in (torch.float32, torch.float64)
+    if not usual or h.device.type != "cpu" or torch.is_autocast_enabled("cpu"):
+        return F.conv2d(h, kernel, None, 1, kernel.shape[-1] // 2)
+    if len(kernel) < kernel.shape[1]:
+        rows: Tensor = _ToThin.apply(h, kernel)  # type: ignore[no-untyped-call]
         return rows.permute(0, 3, 1, 2)
-    out: Tensor = _ToWide.apply(h, weight)  # type: ignore[no-untyped-call]
+    out: Tensor = _ToWide.apply(h, kernel)  # type: ignore[no-untyped-call]
     return out
-
-
-def _usual(h: Tensor) -> bool:
-    """Whether the products below are as exact as the library, and on the device on which they are faster."""
-    cpu = h.device.type == "cpu" and not torch.is_autocast_enabled("cpu")
-    return cpu and h.dtype in (torch.float32, torch.float64)
 
 
 @final
 class _ToThin(torch.autograd.Function):
-    """(N, H, W, c): the caller makes a view of it, which may be written into."""
+    """(N, H, W, c). The caller permutes it, so that its result supports in-place operations."""
 
     generate_vmap_rule = True
 
@@ -84,7 +87,7 @@ class _ToWide(torch.autograd.Function):
         gh = _folded(g, weight.permute(2, 3, 1, 0)).permute(0, 3, 1, 2) if to_h else None
         if not to_weight:
             return gh, None
-        if h.shape[1] > 1:  # from two channels on the library is faster
+        if h.shape[1] > 1:  # PyTorch is faster from two channels on
             return gh, _plain_gradients(g, h, weight, (False, True))[1]
         return gh, _over_pixels(h, g, weight.shape[-1]).permute(3, 2, 0, 1)
 
@@ -103,7 +106,7 @@ class _Shifts(torch.autograd.Function):
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Tensor, int], output: Tensor) -> None:
-        """Nothing is kept."""
+        """Nothing to save."""
 
     @staticmethod
     def backward(ctx: Any, g: Tensor) -> tuple[Tensor, None]:  # noqa: ARG004
@@ -113,7 +116,7 @@ class _Shifts(torch.autograd.Function):
 
 @final
 class _Fold(torch.autograd.Function):
-    """(k, k, c, N, H, W) -> (c, N, H, W), the transpose of ``_Shifts``."""
+    """(k, k, c, N, H, W) -> (c, N, H, W), the transpose of `_Shifts`."""
 
     generate_vmap_rule = True
 
@@ -140,7 +143,7 @@ class _Fold(torch.autograd.Function):
 def _folded(wide: Tensor, taps: Tensor) -> Tensor:
     """fold(K x^T): wide (N, C, H, W) and taps (k, k, c, C) -> (N, H, W, c)."""
     n, channels, height, width = wide.shape
-    # Of all orders of these products, this one is three times as fast as the others where c = 1.
+    # Of all orders of these products, this one is three times as fast as the others if c = 1.
     parts = taps.reshape(-1, channels).contiguous() @ _rows(wide).t()
     folded: Tensor = _Fold.apply(parts.view(*taps.shape[:3], n, height, width))  # type: ignore[no-untyped-call]
     return folded.permute(1, 2, 3, 0).contiguous()
@@ -154,12 +157,12 @@ def _over_pixels(thin: Tensor, wide: Tensor, k: int) -> Tensor:
 
 
 def _rows(wide: Tensor) -> Tensor:
-    """(N, C, H, W) -> (N H W, C), a view where channels are last."""
+    """(N, C, H, W) -> (N H W, C), a view if channels are last."""
     return wide.permute(0, 2, 3, 1).reshape(-1, wide.shape[1])
 
 
 def _plain_gradients(g: Tensor, h: Tensor, weight: Tensor, which: tuple[bool, bool]) -> tuple[Tensor, Tensor]:
-    """Gradients of PyTorch's convolution to h and weight."""
+    """Gradients of PyTorch's convolution with respect to h and weight."""
     p = weight.shape[-1] // 2
     gh, gw, _ = torch.ops.aten.convolution_backward(
         g, h, weight, None, [1, 1], [p, p], [1, 1], False, [0, 0], 1, [*which, False]

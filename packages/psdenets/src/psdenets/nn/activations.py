@@ -1,0 +1,30 @@
+"""Activations between the layers of f_h, functions of one tensor, element by element."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+Activation = Callable[[Tensor], Tensor]
+
+
+def identity(z: Tensor) -> Tensor:
+    """z itself."""
+    return z
+
+
+def rbf(z: Tensor) -> Tensor:
+    """exp(-z^2)."""
+    return torch.exp(-z.square())
+
+
+ACTIVATIONS: dict[str, Activation] = {
+    "softplus": F.softplus,
+    "tanh": torch.tanh,
+    "elu": F.elu,
+    "swish": F.silu,
+    "rbf": rbf,
+}

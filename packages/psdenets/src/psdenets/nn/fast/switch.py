@@ -1,0 +1,12 @@
+"""The switch between fast and plain versions: with the environment variable PSDENETS_PLAIN=1 all layers are plain."""
+
+from __future__ import annotations
+
+import os
+from functools import cache
+
+
+@cache
+def enabled() -> bool:
+    """Whether the fast versions are used. The environment is read once per process."""
+    return os.environ.get("PSDENETS_PLAIN", "0") in ("", "0")
