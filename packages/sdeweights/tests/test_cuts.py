@@ -82,7 +82,10 @@ def test_indices_by_magnitude_and_at_random_have_the_size_of_the_share():
         (lambda: Cut.horizontal(0.01).indices(10), "expected a share of at least one of d=10 coordinates, got 0.01"),
         (lambda: Cut.vertical(0, 1, "fixed"), "expected t2 < 1 with at_t2='fixed', got t2=1"),
         (lambda: Cut.vertical(0, 0.5, "jump"), "expected at_t2 to be one of continue, fixed, learned, got 'jump'"),
-        (lambda: Cut.both(0, 0.5, 0.0, "fixed"), "expected a stochastic coordinate with at_t2='fixed', got none"),
+        (
+            lambda: Cut.both(0, 0.5, 0.0, "fixed"),
+            "expected a stochastic coordinate with at_t2='fixed', got an empty set",
+        ),
     ],
 )
 def test_impossible_cuts_are_refused_in_one_line(make, message):

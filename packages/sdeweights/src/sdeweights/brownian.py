@@ -3,8 +3,8 @@
     dB = B(t + h) - B(t)                    variance h
     Z  = int_t^{t+h} (B(s) - B(t)) ds       variance h^3 / 3, covariance with dB h^2 / 2
 
-Exactly one normal is drawn for dB, and one more for Z where a scheme asks for it, for each sample, step and stochastic
-coordinate; none is drawn for anything else.
+Per sample, step and stochastic coordinate, one normal is drawn for dB, and one more for Z if the scheme uses it; no
+other random numbers are drawn.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from torch import Tensor
 
 
 class Increments(NamedTuple):
-    """Increments of m Brownian motions over equal steps of length ``dt``.
+    """Increments of m Brownian motions over equal steps of length `dt`.
 
     Attributes:
         dt: length of a step.
         dB: (samples, steps, m).
-        Z: time integrals, (samples, steps, m), or None where they were not drawn.
+        Z: time integrals, (samples, steps, m), or None if they were not drawn.
     """
 
     dt: float
@@ -31,14 +31,14 @@ class Increments(NamedTuple):
 
     @property
     def gaussians(self) -> int:
-        """How many normal numbers these increments hold."""
+        """Number of standard normals drawn for these increments."""
         return self.dB.numel() * (1 if self.Z is None else 2)
 
     def coarsen(self, factor: int) -> Increments:
-        """The same Brownian motion seen on steps ``factor`` times as long.
+        """Increments of the same Brownian motion over steps `factor` times as long.
 
-        dB adds up; over a long step made of short ones, Z = sum_j Z_j + (h - t_j - h_j) dB_j: what was gained in
-        step j stays for the rest of the long step.
+        dB is summed. Over a long step made of short ones, Z = sum_j Z_j + (h - t_j - h_j) dB_j, as the increment of
+        step j persists for the rest of the long step.
         """
         samples, steps, m = self.dB.shape
         if factor < 1 or steps % factor:
@@ -62,10 +62,10 @@ def draw(
     dtype: torch.dtype | None = None,
     device: torch.device | str = "cpu",
 ) -> Increments:
-    """Draw increments; ``noises=2`` draws the time integrals too.
+    """Draw increments; `noises=2` also draws the time integrals.
 
-    Samples are drawn one after the other, so that sample i depends on the state of the generator and on i alone, and
-    ``samples=8`` gives what two calls with ``samples=4`` give.
+    Samples are drawn one after the other, so sample i depends only on the state of the generator and on i, and
+    `samples=8` gives the same numbers as two calls with `samples=4`.
     """
     normals = torch.empty((samples, noises, steps, m), dtype=dtype, device=device)
     for sample in normals:

@@ -1,6 +1,6 @@
 """Which weights are noisy, and when:  dw = f_q dt + 1[t1 < t < t2] P_S g P_S dB,  eqs. (4)-(6) and (11).
 
-A cut is a value: a window of depth (t1, t2), a set S of coordinates, and what becomes of w_S at t2.
+A cut is a value: a window of depth (t1, t2), a set S of coordinates, and what happens to w_S at t2.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from torch import Tensor
 
 
 class AtT2(StrEnum):
-    """What w_S is when the ODE after t2 starts."""
+    """Value of w_S at the start of the ODE after t2."""
 
-    CONTINUE = "continue"  # the sampled state goes on, so w stays random after t2
-    FIXED = "fixed"  # a value given a priori
+    CONTINUE = "continue"  # the sampled state, so w stays random after t2
+    FIXED = "fixed"  # a constant
     LEARNED = "learned"  # a trainable value
 
 
@@ -30,7 +30,7 @@ class Cut:
     Attributes:
         t1: start of the stochastic window.
         t2: its end.
-        stochastic: share of the coordinates (S is the first ``round(share * d)``), or the indices themselves.
+        stochastic: share of the coordinates (S is the first `round(share * d)`), or the indices themselves.
         at_t2: "continue", "fixed" or "learned".
 
     Example:
@@ -46,7 +46,7 @@ class Cut:
     at_t2: str = "continue"
 
     def __post_init__(self) -> None:
-        if not 0 <= self.t1 < self.t2 <= 1:  # also refuses NaN
+        if not 0 <= self.t1 < self.t2 <= 1:  # also rejects NaN
             raise ValueError(f"expected 0 <= t1 < t2 <= 1, got t1={self.t1}, t2={self.t2}")
         policies = [str(policy) for policy in AtT2]
         if self.at_t2 not in policies:
@@ -58,11 +58,11 @@ class Cut:
         if self.resets and self.t2 == 1:
             raise ValueError(f"expected t2 < 1 with at_t2={self.at_t2!r}, got t2=1: nothing comes after the reset")
         if self.resets and self.deterministic:
-            raise ValueError(f"expected a stochastic coordinate with at_t2={self.at_t2!r}, got none: nothing to reset")
+            raise ValueError(f"expected a stochastic coordinate with at_t2={self.at_t2!r}, got an empty set S")
 
     @classmethod
     def full(cls) -> Self:
-        """Every weight noisy at every depth: the SDE-BNN."""
+        """All weights noisy at all t: the SDE-BNN."""
         return cls()
 
     @classmethod
@@ -77,27 +77,27 @@ class Cut:
 
     @classmethod
     def ode_first(cls, ratio: float) -> Self:
-        """The last ``ratio`` of depth noisy: vertical(1 - ratio, 1)."""
+        """All weights noisy in the last `ratio` of the depth: vertical(1 - ratio, 1)."""
         return cls.vertical(1 - _ratio(ratio), 1.0)
 
     @classmethod
     def sde_first(cls, ratio: float, at_t2: str = "continue") -> Self:
-        """The first ``ratio`` of depth noisy: vertical(0, ratio)."""
+        """All weights noisy in the first `ratio` of the depth: vertical(0, ratio)."""
         return cls.vertical(0.0, _ratio(ratio), at_t2)
 
     @classmethod
     def horizontal(cls, stochastic: float | Iterable[int]) -> Self:
-        """Part of the weights noisy at every depth."""
+        """Part of the weights noisy at all t."""
         return cls.both(0.0, 1.0, stochastic)
 
     @classmethod
     def both(cls, t1: float, t2: float, stochastic: float | Iterable[int], at_t2: str = "continue") -> Self:
         """Part of the weights noisy for t in (t1, t2)."""
-        return cls(t1, t2, stochastic, at_t2)  # type: ignore[arg-type]  # made a tuple when checked
+        return cls(t1, t2, stochastic, at_t2)  # type: ignore[arg-type]  # validation converts it to a tuple
 
     @property
     def resets(self) -> bool:
-        """Whether w_S takes a new value at t2."""
+        """Whether w_S is reset at t2."""
         return self.at_t2 != AtT2.CONTINUE
 
     @property
@@ -123,7 +123,7 @@ class Cut:
         return mask.nonzero().squeeze(-1)
 
     def splits(self, d: int) -> bool:
-        """Whether both S and D are non-empty, so that the drift has to be split."""
+        """Whether both S and D are non-empty, so that the drift must be split."""
         return 0 < len(self.indices(d)) < d
 
 

@@ -1,7 +1,7 @@
 """Posterior drifts f_q(t, w; theta): the paper's bottleneck network, the split drift of a horizontal cut, f_p + net.
 
-A drift maps (t, w), w of shape (..., d), to (..., d). One whose parts can be evaluated apart has ``restrict(indices)``,
-which gives the drift of these coordinates as a function of these coordinates alone.
+A drift maps (t, w), with w of shape (..., d), to (..., d). A drift whose parts can be evaluated separately has a method
+`restrict(indices)`, which returns the drift of these coordinates as a function of only these coordinates.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class ConcatSquash(nn.Module):
 
 @final
 class BottleneckDrift(nn.Module):
-    """The paper's f_q: d -> hidden -> d with an activation after every hidden layer and the last layer zero.
+    """The paper's f_q: d -> hidden -> d with an activation after every hidden layer; the last layer is initially zero.
 
     The number of parameters is affine in d: 8 d + 1040 for "2-128-2".
 
@@ -53,7 +53,7 @@ class BottleneckDrift(nn.Module):
         d: number of weights.
         hidden: sizes of the hidden layers, (2, 128, 2) or "2-128-2".
         activation: applied after each hidden layer.
-        generator: for the initial values.
+        generator: source of the initial values.
 
     Example:
         >>> sum(p.numel() for p in BottleneckDrift(19978, "1-32-1").parameters())
@@ -80,7 +80,7 @@ class BottleneckDrift(nn.Module):
         self.activation = activation
 
     def forward(self, t: Tensor, w: Tensor) -> Tensor:
-        """f_q(t, w), of w's shape; zero until the last layer has been trained."""
+        """f_q(t, w), with the shape of w; zero until the last layer is trained."""
         *hidden, last = self.layers
         x = w
         for layer in hidden:
@@ -101,12 +101,12 @@ def _sizes(hidden: str | Sequence[int]) -> list[int]:
 
 @final
 class SplitDrift(nn.Module):
-    """f_q = [f_S(t, w_S), f_D(t, w_D)] of a horizontal cut: neither half is ever given the other's weights.
+    """f_q = [f_S(t, w_S), f_D(t, w_D)] for a horizontal cut: neither half depends on the weights of the other.
 
     Args:
         stochastic: f_S, from (t, w_S) to the shape of w_S.
-        deterministic: f_D, likewise.
-        indices: the coordinates S, as ``cut.indices(d)`` gives them.
+        deterministic: f_D, from (t, w_D) to the shape of w_D.
+        indices: the coordinates S, as returned by `cut.indices(d)`.
         d: number of weights.
 
     Example:
@@ -133,13 +133,13 @@ class SplitDrift(nn.Module):
         self.register_buffer("D", (~mask).nonzero().squeeze(-1), persistent=False)
 
     def forward(self, t: Tensor, w: Tensor) -> Tensor:
-        """The whole f_q, of w's shape."""
+        """f_q(t, w) of all coordinates, with the shape of w."""
         f_S = self.stochastic(t, w[..., self.S])
         f_D = self.deterministic(t, w[..., self.D])
         return torch.zeros_like(w).index_copy(-1, self.S, f_S).index_copy(-1, self.D, f_D)
 
     def restrict(self, indices: Tensor) -> Field:
-        """f_S or f_D; other sets of coordinates than S and D have no drift of their own."""
+        """f_S if `indices` are S, f_D if they are D; ValueError for any other set."""
         if torch.equal(indices, self.S):
             return self.stochastic
         if torch.equal(indices, self.D):
@@ -152,7 +152,7 @@ class SplitDrift(nn.Module):
 
 @final
 class PriorPlus(nn.Module):
-    """f_q = f_p + net: with a net that starts at zero, the posterior starts as the prior and the KL at 0."""
+    """f_q = f_p + net: if the net is initially zero, the posterior is initially the prior and the KL is 0."""
 
     def __init__(self, prior: Prior, net: Field) -> None:
         super().__init__()
@@ -160,16 +160,16 @@ class PriorPlus(nn.Module):
         self.net = net
 
     def forward(self, t: Tensor, w: Tensor) -> Tensor:
-        """f_p(t, w) + net(t, w), of w's shape."""
+        """f_p(t, w) + net(t, w), with the shape of w."""
         return self.prior.drift(t, w) + self.net(t, w)
 
     def and_gap(self, t: Tensor, w: Tensor) -> tuple[Tensor, Tensor]:
-        """f_q(t, w), and its gap to f_p, which is the net."""
+        """f_q(t, w) and the gap f_q - f_p, which is the output of the net."""
         net = self.net(t, w)
         return self.prior.drift(t, w) + net, net
 
     def restrict(self, indices: Tensor) -> PriorPlus:
-        """The drift of part of the coordinates, where both prior and net go by parts."""
+        """The drift of part of the coordinates; ValueError if prior or net cannot be restricted."""
         restrict: Callable[[Tensor], Field] | None = getattr(self.net, "restrict", None)
         if restrict is None:
             raise ValueError("expected a net that is split like the cut, got one that may mix coordinates")
@@ -179,7 +179,7 @@ class PriorPlus(nn.Module):
 def with_gap(drift: Field, prior: Prior) -> FieldAndGap:
     """(t, w) -> (f_q, f_q - f_p).
 
-    Of a drift f_p + net the gap is the net itself: f_p is not evaluated twice, and nothing cancels in the difference.
+    For a drift f_p + net the gap is the output of the net, so f_p is evaluated once and there is no cancellation.
     """
     if isinstance(drift, PriorPlus) and drift.prior is prior:
         return drift.and_gap
@@ -200,7 +200,7 @@ def bottleneck(
     activation: Callable[[Tensor], Tensor] = F.softplus,
     generator: torch.Generator | None = None,
 ) -> BottleneckDrift | SplitDrift:
-    """The bottleneck network that suits a cut: one, or one for S and one for D where the cut is horizontal."""
+    """The bottleneck network for a cut: one network, or one for S and one for D if the cut is horizontal."""
     if not cut.splits(d):
         return BottleneckDrift(d, hidden, activation=activation, generator=generator)
     S = cut.indices(d)

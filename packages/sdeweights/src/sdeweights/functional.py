@@ -1,4 +1,4 @@
-"""Any ``nn.Module`` as a hidden drift f_h(t, h, w): its parameters are the weights w, flat."""
+"""Any `nn.Module` as a hidden drift f_h(t, h, w), with its parameters as the flat vector w."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ HiddenDrift = Callable[[Tensor, Tensor, Tensor], Tensor]  # (t, h, w) -> the sha
 
 @final
 class Functional(nn.Module):
-    """f_h(t, h, w): a copy of a module, called with the flat vector w in place of its parameters.
+    """f_h(t, h, w): a copy of a module, called with the flat vector w instead of its parameters.
 
-    The copy keeps buffers but no parameters of its own. A module whose ``forward`` takes two arguments is called with
-    (t, h), one that takes one with h.
+    The copy keeps its buffers but has no parameters. A module whose `forward` takes two arguments is called with
+    (t, h), one that takes a single argument with h.
     """
 
     def __init__(self, module: nn.Module) -> None:
@@ -49,9 +49,9 @@ class Functional(nn.Module):
         return self._call.unflatten(w)
 
     def parts(self, w: Tensor) -> list[tuple[Tensor, ...]]:
-        """Each row of w, (rows, d), as the flat parameters; ``forward`` takes them in place of the row.
+        """Each row of w, (rows, d), split into flat parameters, which `forward` accepts instead of the row.
 
-        The gradients of all rows are put together once, and not those of each row before.
+        Autograd then assembles the gradients of all rows by one copy, instead of one per row.
         """
         sizes = self._call.sizes
         if w.shape[1:] != (self.d,):
@@ -60,13 +60,13 @@ class Functional(nn.Module):
         return [flat[i : i + len(sizes)] for i in range(0, len(flat), len(sizes))]
 
     def forward(self, t: Tensor, h: Tensor, w: Tensor | tuple[Tensor, ...]) -> Tensor:
-        """The module's output at h with weights w."""
+        """The output of the module for h with weights w."""
         return self._call(self.module, t, h, w)
 
 
 @dataclass(frozen=True)
 class _Call:
-    """How a module is called with a flat vector in place of its parameters."""
+    """Calls a module with a flat vector instead of its parameters."""
 
     shapes: dict[str, torch.Size]
     takes_time: bool
@@ -75,7 +75,7 @@ class _Call:
     def of(cls, module: nn.Module) -> Self:
         shapes = {name: parameter.shape for name, parameter in module.named_parameters()}
         if not shapes:
-            raise ValueError(f"expected a module with parameters, got {type(module).__name__} without")
+            raise ValueError(f"expected a module with parameters, got {type(module).__name__} without any")
         arguments = _positional(module)
         if len(arguments) > 2 or (len(arguments) == 2 and arguments[1] in ("t", "time")):
             raise ValueError(f"expected forward(h) or forward(t, h), got forward({', '.join(arguments)})")
@@ -102,21 +102,21 @@ class _Call:
 
 @final
 class OverSamples(nn.Module):
-    """f_h for all samples at once: h (samples, batch, ...) and w (samples, d), by ``torch.vmap``."""
+    """f_h for all samples at once, by `torch.vmap`: h is (samples, batch, ...) and w is (samples, d)."""
 
     def __init__(self, f_h: HiddenDrift) -> None:
         super().__init__()
         self.f_h = f_h
 
     def forward(self, t: Tensor, h: Tensor, w: Tensor) -> Tensor:
-        """f_h of each sample, of h's shape."""
-        # "different": dropout draws for every sample, as it does when they come one after the other
+        """f_h of each sample, with the shape of h."""
+        # "different": dropout draws a mask per sample, as it does when samples are processed one after the other
         out: Tensor = torch.vmap(self.f_h, in_dims=(None, 0, 0), randomness="different")(t, h, w)
         return out
 
 
 def flatten(module: nn.Module) -> tuple[Tensor, Functional]:
-    """A module as (w0, f_h): its parameters in one vector, and the module as a function of (t, h, w).
+    """(w0, f_h): the parameters of a module as one vector, and the module as a function of (t, h, w).
 
     Example:
         >>> w0, f_h = flatten(nn.Linear(3, 3))
@@ -128,9 +128,9 @@ def flatten(module: nn.Module) -> tuple[Tensor, Functional]:
 
 
 def as_hidden_drift(f_h: HiddenDrift | nn.Module) -> HiddenDrift:
-    """f_h itself where it takes (t, h, w); a module that takes (h) or (t, h) with its parameters replaced by w.
+    """f_h itself if it takes (t, h, w); a module that takes (h) or (t, h) is called with w as its parameters.
 
-    That module is called itself, not a copy: its running averages are kept.
+    The module itself is called, not a copy, so its running averages are updated.
     """
     if isinstance(f_h, nn.Module) and len(_positional(f_h)) < 3:
         return partial(_Call.of(f_h), f_h)
@@ -138,7 +138,7 @@ def as_hidden_drift(f_h: HiddenDrift | nn.Module) -> HiddenDrift:
 
 
 def _positional(module: nn.Module) -> list[str]:
-    """Names of the positional arguments that ``forward`` needs."""
+    """Names of the positional arguments that `forward` requires."""
     parameters = inspect.signature(module.forward).parameters.values()
     return [
         p.name for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD) and p.default is p.empty
@@ -146,7 +146,7 @@ def _positional(module: nn.Module) -> list[str]:
 
 
 def _emptied(module: nn.Module) -> nn.Module:
-    """A copy whose parameters have become empty buffers that are neither trained nor saved."""
+    """A copy whose parameters are replaced by empty buffers, which are neither trained nor saved."""
     hollow = copy.deepcopy(module)
     empty: dict[nn.Parameter, Tensor] = {}  # tied parameters stay tied
     for part in hollow.modules():

@@ -1,7 +1,7 @@
 """The time grid of a cut: an integer number of steps in every phase, so that 0, t1, t2 and 1 are grid points.
 
-A grid made by adding step lengths misses t1 and t2 by rounding, and one made by truncating ``int(steps * ratio)``
-loses the stochastic phase altogether when the ratio is small.
+A grid made by adding step lengths misses t1 and t2 by rounding errors, and truncation as in `int(steps * ratio)` loses
+the stochastic phase altogether if the ratio is small.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ Span = tuple[Literal["ode", "sde"], float, float]  # kind, start, stop
 
 @dataclass(frozen=True)
 class Phase:
-    """``steps`` equal steps from ``start`` to ``stop``; ``first`` is the grid index of ``start``."""
+    """`steps` equal steps from `start` to `stop`; `first` is the grid index of `start`."""
 
     kind: Literal["ode", "sde"]
     start: float
@@ -31,12 +31,12 @@ class Phase:
 
     @property
     def last(self) -> int:
-        """Grid index of ``stop``."""
+        """Grid index of `stop`."""
         return self.first + self.steps
 
     @property
     def times(self) -> tuple[float, ...]:
-        """The ``steps + 1`` grid points; the ends are ``start`` and ``stop`` to the bit."""
+        """The `steps + 1` grid points; the ends are exactly `start` and `stop`."""
         inner = (self.start + (self.stop - self.start) * (k / self.steps) for k in range(1, self.steps))
         return (self.start, *inner, self.stop)
 
@@ -55,9 +55,9 @@ class Grid:
 
     @classmethod
     def of(cls, cut: Cut, steps: int, sde_steps: int | None = None) -> Self:
-        """``steps`` steps dealt to the phases of a cut in proportion to their lengths, at least one to each.
+        """Distribute `steps` steps over the phases of a cut in proportion to their lengths, at least one to each.
 
-        ``sde_steps`` fixes how many of them the stochastic phase has; the rest is dealt to the others.
+        `sde_steps` sets the number of steps of the stochastic phase; the others share the rest.
         """
         spans = _spans(cut)
         if isinstance(steps, bool) or not isinstance(steps, Integral):
@@ -80,7 +80,7 @@ class Grid:
 
     @cached_property
     def times(self) -> tuple[float, ...]:
-        """All ``steps + 1`` grid points as Python floats: first 0, last 1."""
+        """All `steps + 1` grid points as Python floats: first 0, last 1."""
         return (0.0, *(t for phase in self.phases for t in phase.times[1:]))
 
     @property
@@ -89,14 +89,14 @@ class Grid:
         return next((phase for phase in self.phases if phase.kind == "sde"), None)
 
     def checked(self, cut: Cut) -> Self:
-        """This grid, refused where its phases are not those of a cut."""
+        """Return this grid; raise ValueError if its phases do not match the cut."""
         spans, own = _spans(cut), [(phase.kind, phase.start, phase.stop) for phase in self.phases]
         if own != spans:
             raise ValueError(f"expected a grid with the phases {spans} of the cut, got {own}")
         return self
 
     def refine(self, factor: int) -> Self:
-        """Every step cut into ``factor`` equal ones; the points of this grid stay, to the bit."""
+        """Divide every step into `factor` equal ones; the points of this grid remain exactly the same."""
         if isinstance(factor, bool) or not isinstance(factor, int) or factor < 1:
             raise ValueError(f"expected factor to be an integer >= 1, got {factor!r}")
         return replace(
@@ -104,17 +104,17 @@ class Grid:
         )
 
     def index(self, t: float) -> int:
-        """Grid index of the point ``t``; a ``ValueError`` where t is none."""
+        """Index of the grid point `t`; raise ValueError if t is not a grid point."""
         return index_of(self.times, t)
 
 
 def as_float(t: float | Tensor) -> float:
-    """A time as a Python float, whether or not it carries gradients."""
+    """A time as a Python float, even if it requires gradients."""
     return float(t.detach()) if isinstance(t, Tensor) else float(t)
 
 
 def index_of(times: tuple[float, ...], t: float, tolerance: float = 0.0) -> int:
-    """Index of the grid point within ``tolerance`` of ``t``."""
+    """Index of the grid point within `tolerance` of `t`."""
     k = min(range(len(times)), key=lambda k: abs(times[k] - t))
     if abs(times[k] - t) > tolerance:
         raise ValueError(f"expected a point of the grid, got t={t}; the nearest is {times[k]}")
@@ -133,7 +133,7 @@ def _spans(cut: Cut) -> list[Span]:
 
 
 def _deal(steps: int, lengths: list[float]) -> list[int]:
-    """Integers >= 1 that sum to ``steps``, closest to ``steps * length`` by largest remainder."""
+    """Integers >= 1 that sum to `steps`, closest to `steps * length` by the largest-remainder method."""
     quotas = [steps * length for length in lengths]
     counts = [max(1, int(quota)) for quota in quotas]
     while sum(counts) < steps:
@@ -146,7 +146,7 @@ def _deal(steps: int, lengths: list[float]) -> list[int]:
 
 
 def _deal_around(steps: int, sde_steps: int, spans: list[Span]) -> list[int]:
-    """``sde_steps`` for the stochastic phase, the rest dealt to the others."""
+    """`sde_steps` for the stochastic phase; the rest is distributed over the others."""
     lengths = [stop - start for kind, start, stop in spans if kind == "ode"]
     most = steps - len(lengths)
     if len(lengths) == len(spans):
@@ -154,6 +154,6 @@ def _deal_around(steps: int, sde_steps: int, spans: list[Span]) -> list[int]:
     if isinstance(sde_steps, bool) or not isinstance(sde_steps, int) or not 1 <= sde_steps <= most:
         raise ValueError(f"expected sde_steps from 1 to {most}, so that every phase has a step, got {sde_steps!r}")
     if not lengths and sde_steps < steps:
-        raise ValueError(f"expected sde_steps={steps}, as the whole of depth is stochastic, got {sde_steps}")
+        raise ValueError(f"expected sde_steps={steps}, as the whole depth is stochastic, got {sde_steps}")
     others = iter(_deal(steps - sde_steps, [length / sum(lengths) for length in lengths]) if lengths else ())
     return [sde_steps if kind == "sde" else next(others) for kind, _, _ in spans]

@@ -1,6 +1,6 @@
-"""Ways to choose the stochastic coordinates S of a horizontal cut, besides a share or a list of one's own.
+"""Ways to choose the stochastic coordinates S of a horizontal cut, other than a share or explicit indices.
 
-Each returns sorted indices into the flat weight vector, to be given to ``Cut.horizontal`` or ``Cut.both``.
+Each returns sorted indices into the flat weight vector, for `Cut.horizontal` or `Cut.both`.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ if TYPE_CHECKING:
 
 
 def by_name(module: nn.Module, *patterns: str) -> tuple[int, ...]:
-    """Coordinates of the parameters whose names match, e.g. ``by_name(net, "0.*", "2.bias")``.
+    """Coordinates of the parameters whose names match a pattern, e.g. `by_name(net, "0.*", "2.bias")`.
 
-    Names and order are those of ``module.named_parameters()``, which is the order of ``flatten(module)``.
+    Names and order are those of `module.named_parameters()`, which is also the order of `flatten(module)`.
     """
     names = [name for name, _ in module.named_parameters()]
     for pattern in patterns:
@@ -33,13 +33,13 @@ def by_name(module: nn.Module, *patterns: str) -> tuple[int, ...]:
 
 
 def by_magnitude(w0: Tensor, share: float) -> tuple[int, ...]:
-    """The ``round(share * d)`` coordinates of largest |w0|; ties go to the smaller index."""
+    """The `round(share * d)` coordinates with the largest |w0|; of ties, those with the smallest index."""
     order = torch.argsort(w0.detach().abs(), descending=True, stable=True)
     return tuple(sorted(order[: _size(len(w0), share)].tolist()))
 
 
 def at_random(d: int, share: float, generator: torch.Generator) -> tuple[int, ...]:
-    """``round(share * d)`` coordinates drawn without replacement."""
+    """`round(share * d)` coordinates drawn without replacement."""
     order = torch.randperm(d, generator=generator, device=generator.device)
     return tuple(sorted(order[: _size(d, share)].tolist()))
 

@@ -20,15 +20,15 @@ class WeightPath:
 
     Attributes:
         ts: grid, (steps + 1,), first 0 and last 1, in the dtype of w.
-        w: (samples, steps + 1, d); at a reset the left limit.
+        w: (samples, steps + 1, d); the left limit at a reset.
         kl: 1/2 int |u|^2 of each sample, (samples,).
-        times: the grid as Python floats, exact where ``ts`` is rounded to float32.
-        reset: grid index of t2 where w was reset there, else None.
+        times: the grid as Python floats, exact even if `ts` is rounded to float32.
+        reset: grid index of t2 if w is reset there, else None.
         after_reset: right limit at the reset, (samples, d), or None.
-        shared: the samples agree at the grid points 0 .. shared (-1 where they differ from the start).
-        evaluations: how often the drift was evaluated; of a split drift, the busier half.
-        gaussians: how many normal numbers were drawn.
-        phases: the deterministic and stochastic phases of the grid, () where they are not known.
+        shared: the samples agree at the grid points 0 .. shared; -1 if they differ from the start.
+        evaluations: number of evaluations of the drift; for a split drift, of the half that is evaluated more often.
+        gaussians: number of standard normals drawn.
+        phases: the deterministic and stochastic phases of the grid, () if unknown.
     """
 
     ts: Tensor
@@ -68,13 +68,13 @@ class WeightPath:
         return self.w.shape[-1]
 
     def start(self, k: int) -> Tensor:
-        """Weights at the start of step k, (samples, d): ``w[:, k]``, but the right limit at a reset."""
+        """Weights at the start of step k, (samples, d): `w[:, k]`, or the right limit at a reset."""
         return self.after_reset if k == self.reset and self.after_reset is not None else self.w[:, k]
 
     def at(self, t: float | Tensor, *, left: bool = False) -> Tensor:
-        """Weights at any time in [0, 1], (samples, d): linear between grid points.
+        """Weights at any time in [0, 1], (samples, d), interpolated linearly between grid points.
 
-        At a reset this is the right limit, or the left one where ``left`` says so.
+        At a reset this is the right limit, or the left limit with `left=True`.
         """
         time = self._rounded.get(as_float(t), as_float(t))
         if not self.times[0] <= time <= self.times[-1]:
@@ -86,7 +86,7 @@ class WeightPath:
         return torch.lerp(self.start(k), self.w[:, k + 1], (time - t0) / (t1 - t0))
 
     def __getitem__(self, samples: int | slice) -> WeightPath:
-        """The path of one sample, or of a slice of them."""
+        """The path of one sample, or of a slice of the samples."""
         if isinstance(samples, int):
             size = self.samples
             if not -size <= samples < size:
@@ -102,17 +102,17 @@ class WeightPath:
         )
 
     def __getstate__(self) -> dict[str, Any]:
-        """What is saved and copied: the numbers, without the process and the noise that ``kl_stl`` needs."""
+        """The state for pickle and copy: the tensors, without the process and the noise that `kl_stl` needs."""
         return self.__dict__ | {"_martingale": None}
 
     @cached_property
     def _rounded(self) -> dict[float, float]:
-        """Grid points as ``ts`` has them, in float32 perhaps, and as they are: at(ts[k]) is the k-th of them."""
+        """Exact grid points by their value in `ts`, which may be float32, so that `at(ts[k])` is exact."""
         return dict(zip(self.ts.tolist(), self.times, strict=True))
 
     @cached_property
     def stl_term(self) -> Tensor:
-        """int u dB with the parameters of u detached, (samples,): zero on average."""
+        """int u dB with the parameters of u detached, (samples,); its mean is zero."""
         if self._martingale is None:
             raise ValueError("expected a path sampled by a WeightProcess, got one without its noise")
         return self._martingale(self)
@@ -121,7 +121,7 @@ class WeightPath:
     def kl_stl(self) -> Tensor:
         """KL whose gradient "sticks the landing", (samples,): kl + int u dB with the parameters of u detached.
 
-        The gradient has the same mean as that of ``kl`` and no variance once the posterior is exact. Used in place of
-        ``kl`` in the loss.
+        The gradient has the same mean as that of `kl`, and no variance if the posterior is exact. Use it in the loss
+        instead of `kl`.
         """
         return self.kl + self.stl_term

@@ -11,7 +11,7 @@ from sdeweights.solvers.base import OneStepSde, Sde, Step
 
 @final
 class EulerMaruyama(OneStepSde):
-    """The scheme of the paper; takes every diffusion."""
+    """The scheme of the paper; accepts any diffusion."""
 
     def order(self, additive: bool) -> float:
         """Strong order."""

@@ -1,4 +1,4 @@
-"""Stratonovich-Heun: the mean of the slopes at both ends, with the Ito drift corrected.
+"""Stratonovich-Heun: the mean of the slopes at both ends, with the drift corrected from Ito to Stratonovich.
 
 w^ = w + f~ dt + g dB
 w1 = w + 1/2 (f~(t, w) + f~(t1, w^)) dt + 1/2 (g(t, w) + g(t1, w^)) dB,     f~ = f - 1/2 g g'
@@ -23,7 +23,7 @@ class Heun(OneStepSde):
         return 1.0
 
     def check(self, sde: Sde, t: Tensor, w: Tensor) -> None:
-        """Refuse diagonal noise that mixes coordinates."""
+        """Raise ValueError for diagonal noise that mixes coordinates."""
         stratonovich.require_correctable(sde, t, w, "heun")
 
     def step(self, sde: Sde, s: Step) -> Tensor:

@@ -1,4 +1,4 @@
-"""Stratonovich midpoint: the slope half-way, with the Ito drift corrected.
+"""Stratonovich midpoint: the slope at the midpoint, with the drift corrected from Ito to Stratonovich.
 
 w^ = w + 1/2 (f~ dt + g dB)
 w1 = w + f~(t + dt/2, w^) dt + g(t + dt/2, w^) dB,     f~ = f - 1/2 g g'
@@ -23,11 +23,11 @@ class Midpoint(OneStepSde):
         return 1.0
 
     def check(self, sde: Sde, t: Tensor, w: Tensor) -> None:
-        """Refuse diagonal noise that mixes coordinates."""
+        """Raise ValueError for diagonal noise that mixes coordinates."""
         stratonovich.require_correctable(sde, t, w, "midpoint")
 
     def step(self, sde: Sde, s: Step) -> Tensor:
-        """Half a step to find the slope, then the whole step along it."""
+        """A half step to find the slope, then the whole step along it."""
         d = s.w.shape[-1]
         f = s.f - sde.correction(s.t, s.w)
         half = s.w + 0.5 * (f * s.dt + sde.push(s.g, s.dB, d))

@@ -12,14 +12,14 @@ from sdeweights.solvers.base import OneStepSde, Sde, Step
 
 @final
 class Milstein(OneStepSde):
-    """Ito-Milstein for diffusions whose g_i depends on w_i alone; others would need Levy areas."""
+    """Ito-Milstein for diffusions whose g_i depends only on w_i; others would need Levy areas."""
 
     def order(self, additive: bool) -> float:  # noqa: ARG002 - the same for both
         """Strong order."""
         return 1.0
 
     def check(self, sde: Sde, t: Tensor, w: Tensor) -> None:
-        """Refuse state-dependent noise that mixes coordinates."""
+        """Raise ValueError for state-dependent noise that mixes coordinates."""
         if sde.additive:
             return
         if sde.kind is Kind.DENSE:

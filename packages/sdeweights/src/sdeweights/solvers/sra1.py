@@ -15,7 +15,7 @@ from sdeweights.solvers.base import OneStepSde, Sde, Step
 
 @final
 class Sra1(OneStepSde):
-    """Two drift evaluations and two normals a step; for noise that may depend on t but not on w."""
+    """Two drift evaluations per step and two normals per step and coordinate; g may depend on t but not on w."""
 
     noises = 2
 
@@ -23,15 +23,15 @@ class Sra1(OneStepSde):
         """Strong order."""
         return 1.5 if additive else float("nan")
 
-    def check(self, sde: Sde, t: Tensor, w: Tensor) -> None:  # noqa: ARG002 - told by the equation itself
-        """Refuse noise that is computed from the state."""
+    def check(self, sde: Sde, t: Tensor, w: Tensor) -> None:  # noqa: ARG002 - the equation itself says whether it is additive
+        """Raise ValueError for noise that depends on the state."""
         if not sde.additive:
             raise ValueError("expected additive noise for sra1, got a diffusion that is computed from w")
 
     def step(self, sde: Sde, s: Step) -> Tensor:
-        """One stage three quarters into the step."""
+        """One stage at three quarters of the step."""
         if s.Z is None:
-            raise ValueError("expected increments with time integrals (noises=2) for sra1, got increments alone")
+            raise ValueError("expected increments with time integrals (noises=2) for sra1, got Z=None")
         d = s.w.shape[-1]
         g1 = sde.diffusion(s.t1, s.w)
         mean = s.Z / s.dt
