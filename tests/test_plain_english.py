@@ -65,6 +65,11 @@ def test_the_line_is_that_of_the_phrase(tool):
     assert found.startswith("a.py:3: goes forth and back -> ")
 
 
+def test_a_phrase_may_cross_a_line_but_not_a_paragraph(tool):
+    assert list(tool.findings("a.md", "Order of steps\n  a block\n"))
+    assert not list(tool.findings("a.md", "## Order of the weights\n\nA block has\n"))
+
+
 def test_the_exit_status_says_whether_anything_was_found(tool, tmp_path, capsys):
     good, bad = tmp_path / "good.md", tmp_path / "bad.md"
     good.write_text("Forward and backward.\n")

@@ -65,7 +65,8 @@ HABITS = {
     r"\bwhere not\b": "if not",
     r"(?<!`)``(?!`)[^`]+``(?!`)": "one backtick on each side of code",
 }
-PATTERNS = [(re.compile(habit.replace(" ", r"\s+"), re.IGNORECASE), better) for habit, better in HABITS.items()]
+SPACE = r"(?:[^\S\n]+|[^\S\n]*\n[^\S\n]*)"  # also the end of a line, but not a blank line
+PATTERNS = [(re.compile(habit.replace(" ", SPACE), re.IGNORECASE), better) for habit, better in HABITS.items()]
 
 
 class Prose(NamedTuple):

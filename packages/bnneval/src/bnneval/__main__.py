@@ -1,7 +1,7 @@
 """python -m bnneval PREDICTIONS.npz [--ood OOD.npz] [--out DIR]: metrics of saved predictions.
 
-An npz has `probs`, (N, C) or (S, N, C) with S weight samples, and `labels`, (N,); that of --ood needs `probs` alone.
-The table goes to the terminal; with --out, metrics.json and the plots (PDF and PNG) go to DIR.
+PREDICTIONS.npz contains `probs`, (N, C) or (S, N, C) with S weight samples, and `labels`, (N,); OOD.npz only `probs`.
+The table is printed; with --out, metrics.json and the plots (PDF and PNG) are written to DIR.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command line; 0, or 2 with one line on stderr when the input will not do (130 when interrupted)."""
+    """Run the command line and return its exit status: 0, 2 with one line on stderr for bad input, 130 for Ctrl-C."""
     try:
         _run(_parser().parse_args(arguments))
     except OSError as error:
@@ -44,7 +44,7 @@ def _stopped(reason: str, status: int) -> int:
 
 
 class _OneLineParser(argparse.ArgumentParser):
-    """Raises what would have been a usage message and an exit."""
+    """Raises ValueError instead of printing the usage and exiting."""
 
     def error(self, message: str) -> NoReturn:
         raise ValueError(f"{message} (see python -m bnneval --help)")
@@ -54,8 +54,8 @@ def _parser() -> argparse.ArgumentParser:
     parser = _OneLineParser(prog="python -m bnneval", description="Metrics of saved predictions.")
     parser.add_argument("predictions", type=Path, metavar="PREDICTIONS.npz", help="probs (N,C) or (S,N,C), labels (N,)")
     parser.add_argument("--ood", type=Path, metavar="OOD.npz", help="probs on out-of-distribution inputs")
-    parser.add_argument("--out", type=Path, metavar="DIR", help="where metrics.json and the plots go")
-    parser.add_argument("--bins", type=int, default=15, help="bins of the calibration errors (default 15)")
+    parser.add_argument("--out", type=Path, metavar="DIR", help="write metrics.json and the plots to this directory")
+    parser.add_argument("--bins", type=int, default=15, help="number of bins of the calibration errors (default 15)")
     return parser
 
 
@@ -75,12 +75,12 @@ def _run(options: argparse.Namespace) -> None:
 
 
 def read_npz(path: Path, *keys: str) -> list[NDArray[Any]]:
-    """The arrays of an npz by name, never unpickled."""
+    """The arrays in an npz file with these names; nothing is unpickled."""
     wanted = " and ".join(keys)
     with path.open("rb") as stream:
         try:
-            if not zipfile.is_zipfile(stream):  # numpy would take it for a pickle, and say how to load one
-                raise ValueError("no npz archive")
+            if not zipfile.is_zipfile(stream):  # numpy would suggest to load it as a pickle
+                raise ValueError("not an npz archive")
             stream.seek(0)
             file = np.load(stream, allow_pickle=False)
             if not set(keys) <= set(file):

@@ -2,8 +2,8 @@
 
     infinity  <->  "Infinity"        -infinity  <->  "-Infinity"        NaN  ->  null  ->  None
 
-JSON has no number for these three. A label with probability 0 makes the NLL infinite, a valid result that `float(...)`
-of the string gives back. NaN stands for a mean over nothing, for example the accuracy of an empty bin.
+JSON has no number for these three. The NLL is infinite if a label has probability 0; `float("Infinity")` reads it. NaN
+is the mean of an empty set, such as the accuracy of an empty bin.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def dumps(value: Any, indent: int | None = None) -> str:
 
 
 def loads(text: str) -> Any:
-    """Read such text, with infinities as floats again; null stays None.
+    """The inverse of `dumps`, with infinities as floats; null stays None.
 
     >>> loads('{"nll": "Infinity", "accuracy": [0.5, null]}')
     {'nll': inf, 'accuracy': [0.5, None]}
