@@ -5,7 +5,7 @@
     logits, kl = model(x)
     probs = model.predict_proba(x, samples=10)
 
-Names are looked up when first used, so that `python -m psdenets.train --help` need not wait for torch.
+Names are imported on first use, so that `psdenets train --help` does not wait for torch.
 """
 
 from __future__ import annotations
@@ -42,3 +42,7 @@ def __getattr__(name: str) -> Any:
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
+
+
+def __dir__() -> list[str]:
+    return [*__all__, "__version__"]

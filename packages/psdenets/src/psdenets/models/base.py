@@ -1,9 +1,9 @@
-"""What every classifier can do, PSDE-BNN or baseline: draw weights, carry images through them, average probabilities.
+"""The interface of every classifier, PSDE-BNN or baseline.
 
-    p(y | x) = E_w softmax(logits(x, w)),     w ~ q or, without a posterior, w itself
+    p(y | x) = E_w softmax(logits(x, w)),     w ~ q; a single w if the weights are deterministic
 
-Weights do not depend on images. So a classifier is used in two steps: ``draw`` samples the weights, ``logits`` applies
-them; ``forward`` and ``predict_proba`` do both.
+Weights do not depend on images, so a classifier is used in two steps: `draw` samples weights, `logits` applies them.
+`forward` and `predict_proba` do both.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ if TYPE_CHECKING:
 
 
 class Drawn(Protocol):
-    """Weights of S samples."""
+    """S samples of the weights."""
 
     @property
     def kl(self) -> Tensor:
-        """KL of the posterior from the prior as each sample sees it, (S,); the objective weights it by 2 kappa."""
+        """KL of posterior and prior, one estimate per sample, (S,); the objective weights it by 2 kappa."""
         ...
 
 
@@ -36,7 +36,7 @@ class ImageClassifier(nn.Module, ABC):
     """Images (N, C, H, W) in [0, 1] -> class probabilities.
 
     Args:
-        config: the network's part of it is used.
+        config: describes the network.
         spec: size and classes of the images.
     """
 
@@ -52,7 +52,7 @@ class ImageClassifier(nn.Module, ABC):
 
     @abstractmethod
     def draw(self, samples: int = 1, generator: torch.Generator | None = None) -> Any:
-        """Weights of so many samples, a `Drawn`. Sample i depends on the generator's state and on i alone."""
+        """Sample weights, a `Drawn`. Sample i depends only on the state of the generator and on i."""
 
     @abstractmethod
     def logits(self, x: Tensor, weights: Any) -> Tensor:
@@ -63,28 +63,32 @@ class ImageClassifier(nn.Module, ABC):
         """Number of trainable parameters by kind."""
 
     def draw_in_groups(self, samples: int, generator: torch.Generator | None = None) -> Iterator[Any]:
-        """The weights that ``draw`` gives, in groups of samples that fit into memory."""
+        """The samples of `draw`, in groups that fit into memory."""
         yield self.draw(samples, generator)
 
-    def shared(self, x: Tensor, weights: Any) -> Any:  # noqa: ARG002 - where samples have nothing in common
-        """What all samples have in common of the way from images to logits: it depends on no group in particular."""
+    def shared(self, x: Tensor, weights: Any) -> Any:  # noqa: ARG002 - here samples share nothing
+        """The part of the forward pass that all weight samples share; the same for every group of samples."""
         return x
 
     def rest(self, state: Any, weights: Any) -> Tensor:
-        """The rest of that way, to logits (S, N, classes)."""
+        """The remaining forward pass, from `shared` to logits (S, N, classes)."""
         return self.logits(state, weights)
 
+    def extra_repr(self) -> str:
+        """System, image size and number of classes."""
+        return f"{self.config.model}, images {self.spec.size}, {len(self.spec.classes)} classes"
+
     def head_kl(self) -> Tensor:
-        """KL of what is Gaussian beside the drawn KL, a scalar; never tempered."""
+        """KL of a Gaussian last layer, a scalar that `Drawn.kl` does not include; not weighted by kappa."""
         return self.mean.new_zeros(())
 
     def normalised(self, x: Tensor) -> Tensor:
-        """(x - mean) / std, after a check of x."""
+        """(x - mean) / std; raise BadInput if x is not a batch of images of the right size in [0, 1]."""
         self._check(x)
         return (x - self.mean) / self.std
 
     def forward(self, x: Tensor, generator: torch.Generator | None = None) -> tuple[Tensor, Tensor]:
-        """(logits (N, classes), kl) of one sample of the weights."""
+        """(logits (N, classes), kl) of one weight sample."""
         weights = self.draw(1, generator)
         return self.logits(x, weights)[0], weights.kl[0] + self.head_kl()
 
@@ -100,10 +104,8 @@ class ImageClassifier(nn.Module, ABC):
     ) -> Tensor:
         """Class probabilities averaged over weight samples, (N, classes); float64 on the CPU.
 
-        With `return_samples` those of each sample, (S, N, classes).
-
-        Probabilities are averaged, not logits or log-probabilities: only their average is a distribution that the
-        posterior predicts.
+        With `return_samples` those of each sample, (S, N, classes). Probabilities are averaged, not logits or
+        log-probabilities: p(y | x) above is a mean of probabilities.
         """
         probs, _ = self.predict_batches(torch.split(x, batch_size), samples, generator)
         return probs if return_samples else probs.mean(0)
@@ -116,7 +118,7 @@ class ImageClassifier(nn.Module, ABC):
         generator: torch.Generator | None = None,
         after_batch: Callable[[], None] = lambda: None,
     ) -> tuple[Tensor, Tensor]:
-        """(probabilities (S, N, classes), kl (S,)) of many images under the same samples, in bounded memory.
+        """(probabilities (S, N, classes), kl (S,)) of many images under the same weight samples, in bounded memory.
 
         What the samples share is computed once per batch, whatever the number of groups. Probabilities are float64
         on the CPU.
@@ -141,7 +143,7 @@ class ImageClassifier(nn.Module, ABC):
         if x.ndim != 4 or x.shape[1:] != (s.channels, s.height, s.width):
             raise BadInput(f"expected images of shape (N, {s.channels}, {s.height}, {s.width}), got {tuple(x.shape)}")
         if not x.is_floating_point() or len(x) == 0:
-            raise BadInput(f"expected one or more images as floating-point numbers, got {len(x)} of {x.dtype}")
+            raise BadInput(f"expected at least one image of floating-point numbers, got {len(x)} of {x.dtype}")
         low, high = torch.aminmax(x)
         if not (low >= 0 and high <= 1):
             raise BadInput(f"expected images in [0, 1], got values from {float(low):g} to {float(high):g}")

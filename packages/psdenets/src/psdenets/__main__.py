@@ -1,0 +1,43 @@
+"""`psdenets COMMAND ...`, the same as `python -m psdenets.COMMAND ...`; without a command, the list of commands."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from difflib import get_close_matches
+from importlib import import_module
+
+COMMANDS = {
+    "train": "train a classifier and write a run directory",
+    "evaluate": "metrics of a finished run, on out-of-distribution and corrupted images too",
+    "predict": "class, probability and entropy of pictures",
+}
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run a command and return its exit status; 2 for an unknown one."""
+    arguments = sys.argv[1:] if argv is None else list(argv)
+    name = arguments[0] if arguments else "--help"
+    if name in ("-h", "--help"):
+        sys.stdout.write(_help())
+        return 0
+    if name not in COMMANDS:
+        near = get_close_matches(name, COMMANDS, n=1)
+        hint = f"; did you mean {near[0]}?" if near else ""
+        sys.stderr.write(f"psdenets: error: expected one of {', '.join(COMMANDS)}, got {name}{hint}\n")
+        return 2
+    status: int = import_module(f"psdenets.{name}").main(arguments[1:])
+    return status
+
+
+def _help() -> str:
+    rows = "".join(f"  {name:<10} {about}\n" for name, about in COMMANDS.items())
+    return (
+        "usage: psdenets COMMAND ...    (or: python -m psdenets.COMMAND ...)\n\n"
+        "Image classifiers of infinite depth whose weights are partially stochastic.\n\n"
+        f"commands:\n{rows}\npsdenets COMMAND --help lists the flags of a command.\n"
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main())
