@@ -157,6 +157,25 @@ def test_reset_of_the_weights_does_not_move_the_hidden_state(method):
     assert h1.flatten().tolist() == pytest.approx([1.5] * 6, abs=1e-9)
 
 
+@pytest.mark.parametrize("method", ["torchdiffeq:rk4", "torchdiffeq:heun2", "torchdiffeq:dopri5"])
+def test_stages_before_a_reset_never_see_the_weights_after_it(method):
+    # f_h = w with w = 0 until t2 = 0.5 and 3 after it; the last stage of the step that ends at t2 is at t2 itself
+    seen = []
+
+    def watched(t, h, w):
+        seen.append((float(t), w.item()))
+        return w + 0 * h
+
+    process = WeightProcess(
+        torch.zeros(1), lambda t, w: 0 * w, Brownian(1e-200), Cut.sde_first(0.5, "fixed"), w_t2=torch.tensor([3.0])
+    )
+    h1 = flow(watched, torch.zeros(1, 1), process.sample(4, generator=seeded()), method)
+    assert h1.item() == pytest.approx(1.5, rel=1e-12)
+    weights = [round(w) for _, w in seen]
+    assert weights == sorted(weights)  # no stage with w = 3 is followed by one with w = 0
+    assert all(t >= 0.5 for t, w in seen if w > 1)
+
+
 def test_start_for_each_sample():
     path = sampled(Cut.full(), samples=4)
     starts = torch.stack([H0 + i for i in range(4)])

@@ -157,6 +157,23 @@ def test_adjoint_error_of_other_schemes_shrinks_with_the_step(method, order):
         assert 1e-4 < errors[2] < 0.05  # at 32 steps: the figure of the README
 
 
+@pytest.mark.parametrize("cut", [Cut.ode_first(0.4), Cut.vertical(0.3, 0.6, "learned"), Cut.full()], ids=str)
+@pytest.mark.parametrize("method", ["reversible_heun"])
+def test_adjoint_of_samples_that_share_a_prefix_is_that_of_each_sample(cut, method):
+    process = WeightProcess(torch.tensor([0.9, -0.4, 1.5]), drift_for(cut, 3), OrnsteinUhlenbeck(sigma=2.0), cut)
+    path = process.sample(5, samples=3, generator=seeded())
+    f_h, h0 = Residual(), torch.linspace(-1, 1, 8).view(4, 2).requires_grad_()
+    wanted = [h0, *f_h.parameters(), *process.parameters()]
+    together = flow(f_h, h0, path, method, "adjoint")
+    alone = torch.cat([flow(f_h, h0, path[i], method, "adjoint") for i in range(3)])
+    assert torch.equal(together, alone)
+    a, b = (
+        torch.autograd.grad(h1.square().sum(), wanted, retain_graph=True, materialize_grads=True)
+        for h1 in (together, alone)
+    )
+    assert relative(a, b) < 1e-12  # sums over samples in another order
+
+
 def test_adjoint_reaches_parameters_of_a_vectorised_module():
     (_, a), (_, b) = (gradients(Cut.full(), "reversible_heun", "adjoint", vectorize=v) for v in (True, False))
     assert relative(a, b) < 1e-12

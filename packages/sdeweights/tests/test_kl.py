@@ -1,11 +1,23 @@
 """The path KL against closed forms. Two things are always checked apart: where the path ends, and its KL."""
 
+import itertools
 import math
 
 import pytest
 import torch
 
-from sdeweights import Brownian, Cut, OrnsteinUhlenbeck, Prior, PriorPlus, SplitDrift, WeightProcess, draw, path_kl
+from sdeweights import (
+    Brownian,
+    Cut,
+    Grid,
+    OrnsteinUhlenbeck,
+    Prior,
+    PriorPlus,
+    SplitDrift,
+    WeightProcess,
+    draw,
+    path_kl,
+)
 from sdeweights.kl import integrand
 from sdeweights.solvers import SDE_SOLVERS
 from sdeweights.testing import observed_order, seeded
@@ -229,6 +241,44 @@ def test_kl_of_consecutive_windows_adds_up():
     assert torch.allclose(sum(parts), path.kl, rtol=1e-12)
     with pytest.raises(ValueError, match=r"expected a point of the grid, got t=0\.25"):
         path_kl(drift, prior, path, Cut.vertical(0.25, 1))
+
+
+def test_each_step_of_a_window_counts_with_its_own_length():
+    # steps of 1/4, 1/16 and 1/6; the gap grows with t, so that every step has a weight of its own
+    cut = Cut.vertical(0.25, 0.5)
+    drift, prior = (lambda t, w: 1 + t + 0 * w), Brownian(0.5)
+    process = WeightProcess(torch.tensor([0.3, -0.7]), drift, prior, cut)
+    path = process.sample(Grid.of(cut, 8, sde_steps=4), 3, generator=seeded())
+    lengths = [b - a for a, b in itertools.pairwise(path.times)]
+    assert lengths == pytest.approx([1 / 4] + 4 * [1 / 16] + 3 * [1 / 6])
+    expected = sum(0.5 * 2 * ((1 + t) / 0.5) ** 2 * dt for t, dt in zip(path.times, lengths, strict=False))
+    assert path_kl(drift, prior, path, Cut.full()).tolist() == pytest.approx([expected] * 3, rel=1e-12)
+
+
+@pytest.mark.parametrize("window", [(0.5, 1.0), (0.25, 1.0), (0.0, 0.75)])
+def test_the_step_from_a_reset_counts_with_the_right_limit(window):
+    # gap w, w = w_t2 = 3 right after t2 = 1/2: the left limit there is about 0
+    cut = Cut.sde_first(0.5, "fixed")
+    drift, prior = (lambda t, w: w), Brownian(0.1)
+    process = WeightProcess(torch.zeros(1), drift, prior, cut, w_t2=torch.tensor([3.0]))
+    path = process.sample(8, 4, generator=seeded())
+    first, last = (path.times.index(t) for t in window)
+    starts = [path.at(path.times[k])[:, 0] for k in range(first, last)]  # the right limit at t2
+    expected = sum(0.5 * (w / 0.1) ** 2 / 8 for w in starts)
+    assert (path.at(0.5) == 3).all()
+    assert (path.w[:, 4].abs() < 1).all()
+    assert torch.allclose(path_kl(drift, prior, path, Cut.vertical(*window)), expected, rtol=1e-12)
+
+
+@pytest.mark.parametrize("off", [5e-3, -5e-3, 1e-4, 1e-5])
+def test_a_window_off_the_grid_is_refused(off):
+    prior, drift = Brownian(0.5), lambda t, w: 1 + 0 * w
+    path = sampled([0.3], drift, prior, Cut.full(), steps=10)
+    for window in ((0.3 + off, 1.0), (0.0, 0.3 + off)):
+        with pytest.raises(ValueError, match=r"expected a point of the grid, got t=0\.\d+; the nearest is 0\.3"):
+            path_kl(drift, prior, path, Cut.vertical(*window))
+    # a grid in float32 is rounded by up to 6e-8
+    assert path_kl(drift, prior, path, Cut.vertical(0.3 + 6e-8, 1.0)).tolist() == pytest.approx([0.5 * 4 * 0.7] * 3)
 
 
 def test_kl_does_not_change_with_the_coordinates_of_the_weights():

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from sdeweights import Brownian, Cut, OrnsteinUhlenbeck, Prior, SplitDrift, WeightProcess
+from sdeweights import Brownian, Cut, OrnsteinUhlenbeck, Prior, SplitDrift, WeightProcess, draw
 from sdeweights.diffusion import Kind, kind_of
 from sdeweights.testing import seeded
 
@@ -107,3 +107,29 @@ def test_bridge_prior_is_a_prior_like_any_other():
     path = process.sample(200, samples=500, generator=seeded())
     assert path.w[:, -1].mean().item() == pytest.approx(2.0, abs=0.15)
     assert (path.kl == 0).all()
+
+
+@pytest.mark.parametrize("solver", ["euler", "heun", "midpoint", "torchsde:midpoint"])
+def test_noise_scaled_by_a_deterministic_weight_follows_that_weight_inside_a_step(solver):
+    # w_D = 1 + 2 t exactly, g_S = w_D: dw_S = w_D dB with w_D half-way (midpoint) or the mean of both ends (Heun)
+    prior = Prior(lambda t, w: 0 * w, lambda t, w: torch.stack([w[..., 1], torch.ones_like(w[..., 1])], -1))
+    drift = SplitDrift(lambda t, w: 0 * w, lambda t, w: 2 + 0 * w, [0], 2)
+    process = WeightProcess(torch.tensor([0.0, 1.0]), drift, prior, Cut.horizontal([0]))
+    steps, dt = 5, 0.2
+    noise = draw(3, steps, 1, dt, generator=seeded())
+    path = process.sample(steps, noise=noise, solver=solver)
+    left = 1 + 2 * dt * torch.arange(steps)
+    right = left + 2 * dt
+    factor = {"euler": left, "heun": (left + right) / 2}.get(solver, left + dt)
+    expected = factor * noise.dB[..., 0]
+    assert torch.allclose(path.w[:, 1:, 0], expected.cumsum(-1), rtol=0, atol=1e-12)
+    assert torch.allclose(path.w[0, :, 1], 1 + 2 * path.ts, atol=1e-14)
+
+
+def test_prior_drift_that_mixes_coordinates_is_compared_at_the_left_end_of_each_step():
+    # f_q - f_p = -w_D with w_D = 1 + 2 t: KL = 1/2 sum (1 + 2 t_k)^2 dt
+    prior = Prior(lambda t, w: w.flip(-1), 1.0)
+    drift = SplitDrift(lambda t, w: 0 * w, lambda t, w: 2 + 0 * w, [0], 2)
+    path = WeightProcess(torch.tensor([0.0, 1.0]), drift, prior, Cut.horizontal([0])).sample(5, 3, generator=seeded())
+    expected = sum(0.5 * (1 + 2 * t) ** 2 * 0.2 for t in (0.0, 0.2, 0.4, 0.6, 0.8))
+    assert path.kl.tolist() == pytest.approx([expected] * 3, rel=1e-12)
