@@ -17,6 +17,8 @@ import sys
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from bnneval.strict_json import loads
+
 HERE = Path(__file__).parent
 
 
@@ -189,7 +191,7 @@ def spread(values: list[float], *, percent: bool = False, digits: int | None = N
 
 def read(folder: Path, run: Run) -> dict[str, Any]:
     """The data of a row, from the files of its run."""
-    metrics = json.loads((folder / "metrics.json").read_text())
+    metrics = loads((folder / "metrics.json").read_text())
     config = json.loads((folder / "config.json").read_text())
     auroc = {}
     for ood in run.ood:
