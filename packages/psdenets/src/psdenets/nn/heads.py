@@ -29,6 +29,8 @@ class HeadWeights(NamedTuple):
 class Head(nn.Module, ABC):
     """A last layer. Its weights are drawn first and applied afterwards."""
 
+    weight: nn.Parameter
+
     @abstractmethod
     def draw(self, samples: int, generator: torch.Generator | None) -> HeadWeights:
         """Weights of `samples` samples."""
@@ -36,6 +38,11 @@ class Head(nn.Module, ABC):
     @abstractmethod
     def kl(self) -> Tensor:
         """KL of the weights from their prior, a scalar."""
+
+    def extra_repr(self) -> str:
+        """Features in, classes out."""
+        classes, features = self.weight.shape
+        return f"{features}, {classes}"
 
 
 @final

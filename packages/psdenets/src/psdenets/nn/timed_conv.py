@@ -63,7 +63,7 @@ class TimedConv(nn.Module):
         self.weight = _uniform((c_out, k, k, c_in), bound, generator)
         self.time_weight = _uniform((c_out, 1, k, k), bound, generator)
         self.bias = _uniform((c_out,), bound, generator)
-        self.k, self.stride = k, stride
+        self.c_in, self.c_out, self.k, self.stride = c_in, c_out, k, stride
         self.convolve = convolution(c_in, c_out, k, stride)
         self.add = add_map() if add is None else add
 
@@ -76,6 +76,10 @@ class TimedConv(nn.Module):
         """The result at time t, a scalar."""
         taps = taps_seen((h.shape[-2], h.shape[-1]), self.k, self.stride, h.dtype, h.device)
         return self.add(self.convolve(h, self.kernel), time_map(t, self.time_weight, self.bias, taps))
+
+    def extra_repr(self) -> str:
+        """Channels in and out, kernel and stride."""
+        return f"{self.c_in}, {self.c_out}, k={self.k}, stride={self.stride}"
 
 
 @final
@@ -98,7 +102,7 @@ class TimedConvTranspose(nn.Module):
         self.weight = _uniform((c_in, k, k, c_out), bound, generator)
         self.time_weight = _uniform((1, c_out, k, k), bound, generator)
         self.bias = _uniform((c_out,), bound, generator)
-        self.k = k
+        self.c_in, self.c_out, self.k = c_in, c_out, k
         self.add = add_map() if add is None else add
 
     @property
@@ -113,6 +117,10 @@ class TimedConvTranspose(nn.Module):
         out = F.conv_transpose2d(h, self.kernel, None, 2, padding, (rows, columns))
         taps = taps_reached(size, self.k, h.dtype, h.device)
         return self.add(out, time_map(t, self.time_weight, self.bias, taps))
+
+    def extra_repr(self) -> str:
+        """Channels in and out, kernel and stride."""
+        return f"{self.c_in}, {self.c_out}, k={self.k}, stride=2"
 
 
 def time_map(t: Tensor, time_weight: Tensor, bias: Tensor, taps: Taps) -> Tensor:
