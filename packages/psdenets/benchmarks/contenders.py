@@ -88,7 +88,7 @@ class Floor(nn.Module):
 
 def floor_of(shape: Shape) -> Floor:
     """The floor under a block, laid out channels last."""
-    width = preset(shape.preset.format(cut="sde-bnn")).width
+    width = preset(shape.preset.format(cut="sde-bnn")).system.net.width
     return Floor(shape.channels, width).to(memory_format=torch.channels_last)
 
 

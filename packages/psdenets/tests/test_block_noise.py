@@ -20,7 +20,7 @@ def noise_of(model, samples, generator):
             f = torch.stack(
                 [block.process.drift(t, w) for t, w in zip(path.ts[:-1], path.w.unbind(1), strict=False)], 1
             )
-            noises.append((path.w.diff(dim=1) - f * dt) / model.config.sigma / dt.sqrt())
+            noises.append((path.w.diff(dim=1) - f * dt) / model.config.system.process.sigma / dt.sqrt())
     return noises
 
 

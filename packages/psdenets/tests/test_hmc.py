@@ -33,7 +33,7 @@ from psdenets.runs.predictions import predict
 from psdenets.seeds import generator, seed_of
 from psdenets.training.hmc_chains import estimate, run_chains
 
-FEW = {"model": "hmc", "cut": "none", "width": 3, "prior_std": 2.0, "chains": 2, "warmup": 3, "draws": 4, "leapfrog": 2}
+FEW = {"model": "hmc", "width": 3, "prior_std": 2.0, "chains": 2, "warmup": 3, "draws": 4, "leapfrog": 2}
 MOMENTS = {"warmup": 200, "draws": 800}
 
 
@@ -483,7 +483,7 @@ def test_pyro_is_not_imported_before_it_is_needed():
 
 def test_cost_counts_a_gradient_for_every_leapfrog_step():
     config = Config(**{**FEW, "chains": 4, "warmup": 300, "draws": 500, "leapfrog": 30})
-    cost = cost_of(config, images=1000, seconds_per_image=1e-6)
+    cost = cost_of(config.system.hmc, images=1000, seconds_per_image=1e-6)
     assert cost.gradients == 96_000
     assert cost.seconds == pytest.approx(96.0, rel=1e-12)
 
@@ -491,7 +491,7 @@ def test_cost_counts_a_gradient_for_every_leapfrog_step():
 def test_cost_is_about_what_a_run_takes(tmp_path):
     model, x, labels, _ = digits(64, warmup=25)
     chains = run_chains(model, x, labels, tmp_path)
-    counted, made = cost_of(model.config, 64, 0.0).gradients, sum(chain.gradients for chain in chains)
+    counted, made = cost_of(model.config.system.hmc, 64, 0.0).gradients, sum(chain.gradients for chain in chains)
     assert counted < made < counted + 2 * 60  # a search for a step size takes fewer than 30 halvings, twice a chain
 
 

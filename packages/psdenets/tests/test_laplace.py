@@ -15,13 +15,12 @@ from psdenets.data.images import to_unit
 from psdenets.data.spec import SPECS
 from psdenets.data.torchvision_import import import_torchvision
 from psdenets.models.laplace import LastLayerLaplace, fitted
-from psdenets.models.registry import resnet_of
-from psdenets.systems import values_of_model
+from psdenets.models.nets.resnet import resnet_of
 from psdenets.train import main
 
 import_torchvision()
 laplace = pytest.importorskip("laplace")
-VALUES = {**values_of_model("resnet32-laplace", "digits", ""), "width": 4, "limit_train": 300}
+VALUES = {"width": 4, "limit_train": 300}
 
 
 @pytest.fixture(scope="module")

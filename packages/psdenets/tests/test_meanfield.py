@@ -13,11 +13,11 @@ from torch.distributions import Normal, kl_divergence
 
 from psdenets import Config
 from psdenets.data.spec import SPECS, ImageSpec
+from psdenets.models.likelihoods import CATEGORICAL
 from psdenets.models.meanfield import MeanField, is_of_the_head, is_weight_or_bias_of_a_layer
 from psdenets.models.nets.resnet import ResNet
-from psdenets.models.registry import build, trainable_of
+from psdenets.models.registry import build
 from psdenets.nn.gaussian import gaussian_kl
-from psdenets.systems import values_of_model
 from psdenets.training.objective import objective
 
 DIGITS = SPECS["digits"]
@@ -35,7 +35,7 @@ def small_net():
 
 
 def mean_field(net=None, **values):
-    config = Config(model="mfvi", cut="none", **values)
+    config = Config(model="mfvi", **values)
     model = MeanField(config, TINY, net or small_net()).double()
     with torch.no_grad():
         for p in model.log_std.values():
@@ -73,7 +73,9 @@ def test_gradient_of_the_elbo_is_that_of_finite_differences(noise):
 
     def loss():
         weights = model.draw(2, at(7))
-        return objective(model.logits(x, weights), labels, weights.kl, model.head_kl(), kappa=0.5, n_train=6).loss
+        return objective(
+            CATEGORICAL.mean_nll(model.logits(x, weights), labels), weights.kl, model.head_kl(), kappa=0.5, n_train=6
+        ).loss
 
     gradients = torch.autograd.grad(loss(), list(model.parameters()))
     with torch.no_grad():
@@ -145,7 +147,7 @@ def test_normalisation_layers_stay_numbers_and_vbll_draws_its_head_alone():
     assert chosen("blocks.0.conv1.weight")
     assert chosen("head.bias")
     assert is_of_the_head("head.weight")
-    model = trainable_of(Config(model="vbll", **values_of_model("vbll", "digits", "")), DIGITS).eval()
+    model = build(Config(model="vbll")).eval()
     assert set(model.log_std) == {"head/weight", "head/bias"}
     assert model.parameter_counts()["log_std"] == 650
     weights = model.draw(2, at())

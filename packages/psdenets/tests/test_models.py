@@ -122,11 +122,11 @@ def test_ratio_is_of_depth_and_share_is_of_weights():
 
 def test_kappa_follows_the_noisy_share():
     """The published code kept kappa = 1e-4 / 0.1 whatever the ratio."""
-    assert Config(ratio=0.1, kappa_base=1e-4).kl_weight == pytest.approx(1e-3, rel=1e-12)
-    assert Config(ratio=0.5, kappa_base=1e-4).kl_weight == pytest.approx(2e-4, rel=1e-12)
-    assert Config(t1=0.2, t2=0.4, kappa_base=1e-4).kl_weight == pytest.approx(5e-4, rel=1e-12)
-    assert Config(cut="both", ratio=0.1, share=0.5, kappa_base=1e-4).kl_weight == pytest.approx(2e-3, rel=1e-12)
-    assert Config(ratio=0.1, kappa=0.25).kl_weight == 0.25
+    assert Config(ratio=0.1, kappa_base=1e-4).system.kl_weight == pytest.approx(1e-3, rel=1e-12)
+    assert Config(ratio=0.5, kappa_base=1e-4).system.kl_weight == pytest.approx(2e-4, rel=1e-12)
+    assert Config(t1=0.2, t2=0.4, kappa_base=1e-4).system.kl_weight == pytest.approx(5e-4, rel=1e-12)
+    assert Config(cut="both", ratio=0.1, share=0.5, kappa_base=1e-4).system.kl_weight == pytest.approx(2e-3, rel=1e-12)
+    assert Config(ratio=0.1, kappa=0.25).system.kl_weight == 0.25
 
 
 def test_network_scope_deals_one_window_to_the_blocks():
@@ -248,7 +248,7 @@ def test_normalisation_belongs_to_the_model():
         (torch.zeros(2, 1, 8, 8, dtype=torch.uint8), "floating-point"),
         (torch.full((2, 1, 8, 8), 255.0), r"in \[0, 1\]"),
         (torch.full((2, 1, 8, 8), math.nan), r"in \[0, 1\]"),
-        (torch.zeros(0, 1, 8, 8), "one or more images"),
+        (torch.zeros(0, 1, 8, 8), "at least one image"),
     ],
 )
 def test_wrong_images_are_refused(x, message):

@@ -9,16 +9,15 @@ from torch import nn
 from psdenets import BadInput, Config, ImageSpec
 from psdenets.data.spec import SPECS
 from psdenets.models.nets.convnet import ConvNet
-from psdenets.models.nets.odenet import ODENet
+from psdenets.models.nets.odenet import ODENet, odenet_of
 from psdenets.models.nets.resnet import ResNet
-from psdenets.models.registry import build, network_of
-from psdenets.systems import values_of_model
+from psdenets.models.registry import build
 
 DIGITS = SPECS["digits"]
 
 
 def config_of(model, **values):
-    return Config(model=model, **{**values_of_model(model, "digits", "resnet32"), **values})
+    return Config(model=model, **values)
 
 
 def images(n=5, seed=0):
@@ -68,7 +67,7 @@ def test_convnet_refuses_images_that_vanish():
 def test_odenet_is_the_deterministic_psde_with_weights_that_stand_still(method, atol):
     """theta = 0 and a fresh f_q, whose last layer is zero, leave dw = 0: two solvers, one network."""
     shared = {"blocks": "1-1", "width": 6, "steps": 4, "hidden_method": method, "gain": 2.0}
-    ode = network_of(config_of("odenet", **shared), DIGITS).double()
+    ode = odenet_of(config_of("odenet", **shared), DIGITS).double()
     psde = build(Config(cut="none", theta=0.0, **shared)).double()
     psde.head.weight.data.copy_(ode.head.weight)
     psde.head.bias.data.copy_(ode.head.bias)
@@ -79,12 +78,12 @@ def test_odenet_is_the_deterministic_psde_with_weights_that_stand_still(method, 
 
 def test_adaptive_odenet_meets_the_fine_grid():
     coarse = {"width": 6, "gain": 3.0}
-    fine = network_of(config_of("odenet", steps=100, hidden_method="rk4", **coarse), DIGITS).double()
+    fine = odenet_of(config_of("odenet", steps=100, hidden_method="rk4", **coarse), DIGITS).double()
     expected = fine(images())
     errors = {}
     for tolerance in (1e-3, 1e-9):
         config = config_of("odenet", hidden_method="dopri5", rtol=tolerance, atol=tolerance, **coarse)
-        errors[tolerance] = (network_of(config, DIGITS).double()(images()) - expected).abs().max().item()
+        errors[tolerance] = (odenet_of(config, DIGITS).double()(images()) - expected).abs().max().item()
     assert errors[1e-9] < 1e-7
     assert errors[1e-9] < errors[1e-3] < 0.1
 
@@ -99,7 +98,7 @@ def test_odenet_begins_with_the_same_weights_for_a_seed_and_leaves_the_global_nu
 
 
 def odenet_weights(seed):
-    net = network_of(config_of("odenet", seed=seed, width=4), DIGITS)
+    net = odenet_of(config_of("odenet", seed=seed, width=4), DIGITS)
     assert isinstance(net, ODENet)
     return list(net.parameters())
 

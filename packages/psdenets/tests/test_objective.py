@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from psdenets import Config, build
+from psdenets.models.likelihoods import CATEGORICAL
 from psdenets.training.objective import kappa_at, objective
 from psdenets.training.schedules import rate
 
@@ -15,7 +16,13 @@ from psdenets.training.schedules import rate
 def test_loss_by_hand():
     # two samples, one image, two classes: p_0 = 1/2 and 4/5
     logits = torch.tensor([[[0.0, 0.0]], [[math.log(4.0), 0.0]]], dtype=torch.float64)
-    loss = objective(logits, torch.tensor([0]), torch.tensor([3.0, 5.0]).double(), torch.tensor(7.0).double(), 0.25, 10)
+    loss = objective(
+        CATEGORICAL.mean_nll(logits, torch.tensor([0])),
+        torch.tensor([3.0, 5.0]).double(),
+        torch.tensor(7.0).double(),
+        0.25,
+        10,
+    )
     nll = (math.log(2) + math.log(5 / 4)) / 2
     assert loss.nll.item() == pytest.approx(nll, rel=1e-12)
     assert loss.kl.item() == 4.0
@@ -25,7 +32,9 @@ def test_loss_by_hand():
 @pytest.mark.parametrize("kappa", [0.0, 1e-3, 0.5, 2.0])
 def test_the_kl_of_the_head_has_the_weight_1_over_n_whatever_kappa_is(kappa):
     logits, labels, zero = torch.zeros(1, 1, 2), torch.tensor([0]), torch.zeros(())
-    without, with_head = (objective(logits, labels, zero[None], head, kappa, 10).loss for head in (zero, zero + 7))
+    without, with_head = (
+        objective(CATEGORICAL.mean_nll(logits, labels), zero[None], head, kappa, 10).loss for head in (zero, zero + 7)
+    )
     assert (with_head - without).item() == pytest.approx(7 / 10, rel=1e-6)  # float32; kappa / n would give 0.7 * kappa
 
 
@@ -39,7 +48,7 @@ def test_kappa_one_half_is_the_exact_elbo():
     x, labels = torch.rand(6, 1, 8, 8, generator=g, dtype=torch.float64), torch.arange(6)
     weights = model.draw(1, g)
     logits = model.logits(x, weights)
-    loss = objective(logits, labels, weights.kl, model.head.kl(), kappa=0.5, n_train=6)
+    loss = objective(CATEGORICAL.mean_nll(logits, labels), weights.kl, model.head.kl(), kappa=0.5, n_train=6)
     log_likelihood = logits[0].log_softmax(-1)[torch.arange(6), labels].sum()
     path = weights.paths[0]
     process = model.deep_blocks[0].process
@@ -60,8 +69,11 @@ def test_mean_over_images_does_not_depend_on_how_they_are_batched():
         torch.tensor([0, 1, 2, 0, 1, 2, 0, 1]),
     )
     zero = torch.zeros(1)
-    whole = objective(logits, labels, zero, zero[0], 1.0, 8).nll
-    halves = [objective(logits[:, k : k + 4], labels[k : k + 4], zero, zero[0], 1.0, 8).nll for k in (0, 4)]
+    whole = objective(CATEGORICAL.mean_nll(logits, labels), zero, zero[0], 1.0, 8).nll
+    halves = [
+        objective(CATEGORICAL.mean_nll(logits[:, k : k + 4], labels[k : k + 4]), zero, zero[0], 1.0, 8).nll
+        for k in (0, 4)
+    ]
     assert whole.item() == pytest.approx(sum(h.item() for h in halves) / 2, rel=1e-6)
 
 

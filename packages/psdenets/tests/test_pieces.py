@@ -12,10 +12,11 @@ import torch
 from psdenets import BadInput, Config, build, preset
 from psdenets.data import load_splits
 from psdenets.data.spec import SPECS
+from psdenets.models.likelihoods import CATEGORICAL
 from psdenets.training.allocator import keep_freed_memory
 from psdenets.training.loop import Diverged, Trainer
 from psdenets.training.micro_batches import in_pieces, kept_by_an_image, size_for
-from psdenets.training.objective import objective, with_kl
+from psdenets.training.objective import objective
 
 CUTS = {
     "none": {"cut": "none"},
@@ -49,11 +50,11 @@ def test_the_gradient_in_pieces_is_that_of_the_batch(cut, size):
     g = torch.Generator().manual_seed(0)
     x, labels = torch.rand(7, 1, 8, 8, generator=g, dtype=torch.float64), torch.arange(7)
     weights = model.draw(2, torch.Generator().manual_seed(1))
-    whole = objective(model.logits(x, weights), labels, weights.kl, model.head_kl(), 0.5, 7)
+    whole = objective(CATEGORICAL.mean_nll(model.logits(x, weights), labels), weights.kl, model.head_kl(), 0.5, 7)
     expected = gradients(model, whole.loss)
     weights = model.draw(2, torch.Generator().manual_seed(1))
-    pieces = in_pieces(model, x, labels, weights, size)
-    loss = with_kl(pieces.nll, weights.kl, model.head_kl(), 0.5, 7)
+    pieces = in_pieces(model, CATEGORICAL, x, labels, weights, size)
+    loss = objective(pieces.nll, weights.kl, model.head_kl(), 0.5, 7)
     assert loss.loss.item() == pytest.approx(whole.loss.item(), rel=1e-12)
     assert not pieces.logits.requires_grad
     for a, b in zip(gradients(model, loss.loss), expected, strict=True):
@@ -124,6 +125,7 @@ def test_a_piece_of_nothing_is_refused():
 def test_freed_memory_is_kept_and_not_taken_from_the_system_again():
     script = """
 import resource, sys, torch
+from psdenets.models.likelihoods import CATEGORICAL
 from psdenets.training.allocator import keep_freed_memory
 if sys.argv[1] == "keep":
     assert keep_freed_memory()

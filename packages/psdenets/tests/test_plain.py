@@ -54,7 +54,7 @@ def logits_and_gradients(config):
 
 
 @pytest.mark.skipif(not enabled(), reason="there is nothing to compare with")
-@pytest.mark.parametrize("config", CONFIGS, ids=lambda config: f"{config.block}-{config.activation}")
+@pytest.mark.parametrize("config", CONFIGS, ids=lambda c: f"{c.system.flow.block}-{c.system.flow.activation}")
 def test_plain_and_fast_networks_agree_to_rounding(config, request):
     logits, gradients, _ = logits_and_gradients(config)
     request.getfixturevalue("plain")

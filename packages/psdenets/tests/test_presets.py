@@ -8,26 +8,37 @@ import torch
 from psdenets import PRESETS, BadInput, Classifier, Config, build, preset
 
 PAPER = [name for name in PRESETS if "-cpu-" not in name]
+
 PSDE = ["ode-first", "sde-first", "fix-w2", "horizontal", "both"]
+
+
+COMMON = {
+    "batch_size": 128, "activation": "softplus", "augment_channels": 0, "samples": 1, "schedule": "constant",
+    "block": "strided", "select": "best",
+}  # fmt: skip
+ROWS = {
+    "mnist": {"dataset": "mnist", "lr": 1e-3, "steps": 60, "blocks": "1", "width": 32, "sigma": 0.2, "augment": "none"},
+    "cifar10": {
+        "dataset": "cifar10", "lr": 7e-4, "steps": 30, "blocks": "2-2-2", "width": 64, "sigma": 0.1,
+        "augment": "crop-flip",
+    },
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("name", PAPER)
 def test_values_that_all_rows_of_a_data_set_share(name):
-    c = preset(name)
-    common = (c.batch_size, c.activation, c.augment_channels, c.samples, c.schedule, c.block, c.select)
-    assert common == (128, "softplus", 0, 1, "constant", "strided", "best")
-    if name.startswith("mnist"):
-        assert (c.dataset, c.lr, c.steps, c.blocks, c.width, c.sigma) == ("mnist", 1e-3, 60, "1", 32, 0.2)
-    else:
-        assert (c.dataset, c.lr, c.steps, c.blocks, c.width, c.sigma) == ("cifar10", 7e-4, 30, "2-2-2", 64, 0.1)
-    assert c.augment == ("none" if name.startswith("mnist") else "crop-flip")
+    values = preset(name).as_dict()
+    expected = {**COMMON, **ROWS[name.partition("-")[0]]}
+    if name.endswith("odenet"):  # has no noise
+        expected = {key: value for key, value in expected.items() if key not in ("samples", "sigma")}
+    assert {key: values[key] for key in expected} == expected
 
 
 @pytest.mark.parametrize("data", ["mnist", "cifar10"])
 @pytest.mark.parametrize("cut", PSDE)
 def test_partially_stochastic_rows(data, cut):
     c = preset(f"{data}-{cut}")
-    assert c.epochs == {"mnist": 30, "cifar10": 100}[data]
+    assert c.training.epochs == {"mnist": 30, "cifar10": 100}[data]
     split = cut in ("horizontal", "both")
     drifts = {
         ("mnist", False): "1-32-1",
@@ -35,51 +46,57 @@ def test_partially_stochastic_rows(data, cut):
         ("mnist", True): "1-16-1",
         ("cifar10", True): "1-64-1",
     }
-    assert c.drift == drifts[data, split]
+    assert c.system.process.drift == drifts[data, split]
     base = {"mnist": 1e-3, "cifar10": 1e-4}[data]
     # (1 / r) base with r = 0.1 of depth, 0.5 of the weights; both at once is ours
-    assert c.kl_weight == pytest.approx(base / {"horizontal": 0.5, "both": 0.05}.get(cut, 0.1), rel=1e-12)
+    assert c.system.kl_weight == pytest.approx(base / {"horizontal": 0.5, "both": 0.05}.get(cut, 0.1), rel=1e-12)
 
 
 @pytest.mark.parametrize("data", ["mnist", "cifar10"])
 def test_cuts_of_the_rows(data):
-    window = {cut: preset(f"{data}-{cut}").window for cut in PSDE}
+    window = {cut: preset(f"{data}-{cut}").system.cut.window for cut in PSDE}
     assert window["ode-first"] == (0.9, 1.0)
     assert window["sde-first"] == window["fix-w2"] == (0.0, 0.1)
     assert window["horizontal"] == (0.0, 1.0)
     assert window["both"] == (0.9, 1.0)
-    assert preset(f"{data}-fix-w2").at_t2 == "learned"
-    assert preset(f"{data}-horizontal").share == preset(f"{data}-both").share == 0.5
+    assert preset(f"{data}-fix-w2").system.cut.at_t2 == "learned"
+    assert preset(f"{data}-horizontal").system.cut.share == preset(f"{data}-both").system.cut.share == 0.5
 
 
 def test_fully_stochastic_rows():
     mnist, cifar = preset("mnist-sde-bnn"), preset("cifar10-sde-bnn")
-    assert (mnist.cut, mnist.epochs, mnist.kl_weight) == ("full", 100, 1e-3)
-    assert (cifar.cut, cifar.epochs, cifar.kl_weight) == ("full", 300, 1e-4)
+    assert (mnist.system.cut.cut, mnist.training.epochs, mnist.system.kl_weight) == ("full", 100, 1e-3)
+    assert (cifar.system.cut.cut, cifar.training.epochs, cifar.system.kl_weight) == ("full", 300, 1e-4)
     # 100 epochs of ODE-first at 289.4 s are 77.8 of SDE-BNN at 371.9 s
-    assert preset("cifar10-sde-bnn-equal-time").epochs == round(100 * 289.4 / 371.9)
+    assert preset("cifar10-sde-bnn-equal-time").training.epochs == round(100 * 289.4 / 371.9)
 
 
 @pytest.mark.parametrize("order", ["ode-first", "sde-first"])
 @pytest.mark.parametrize("percent", [10, 30, 50, 70])
 def test_rows_of_the_ablation_over_the_ratio(order, percent):
     c = preset(f"cifar10-{order}-{percent}")
-    assert (c.order, c.ratio) == (order, percent / 100)
-    assert c.kl_weight == pytest.approx(1e-4 / (percent / 100), rel=1e-12)
+    assert (c.system.cut.order, c.system.cut.ratio) == (order, percent / 100)
+    assert c.system.kl_weight == pytest.approx(1e-4 / (percent / 100), rel=1e-12)
+
+
+def small(name):
+    """A preset with as small a network as its options allow."""
+    values = preset(name).as_dict()
+    return preset(name, **{key: value for key, value in {"width": 2, "drift": "1-2-1"}.items() if key in values})
 
 
 @pytest.mark.parametrize("name", PRESETS)
 def test_every_preset_builds(name):
-    model = build(preset(name, width=2, drift="1-2-1"))
+    model = build(small(name))
     assert sum(model.parameter_counts().values()) > 0
     if isinstance(model, Classifier):
-        assert len(model.deep_blocks) == sum(model.config.scales)
+        assert len(model.deep_blocks) == sum(model.config.system.net.scales)
         assert model.parameter_counts()["w0"] > 0
 
 
 @pytest.mark.parametrize("name", [name for name in PRESETS if PRESETS[name].get("model", "psde") != "psde"])
 def test_a_preset_of_another_system_classifies(name):
-    model = build(preset(name, width=2, steps=2)).eval()
+    model = build(small(name)).eval()
     s = model.spec
     with torch.no_grad():
         assert model(torch.rand(2, s.channels, s.height, s.width))[0].shape == (2, 10)
@@ -91,5 +108,5 @@ def test_an_unknown_preset_suggests_a_near_one():
 
 
 def test_a_preset_can_be_changed():
-    assert preset("mnist-ode-first", ratio=0.2).kl_weight == pytest.approx(5e-3, rel=1e-12)
+    assert preset("mnist-ode-first", ratio=0.2).system.kl_weight == pytest.approx(5e-3, rel=1e-12)
     assert Config(**{**PRESETS["mnist-ode-first"], "seed": 3}).seed == 3

@@ -14,8 +14,8 @@ import pytest
 from PIL import Image
 
 from psdenets import evaluate, predict, train
-from psdenets.config import flag
-from psdenets.systems import looks_at
+from psdenets.options.fields import flag
+from psdenets.systems import SYSTEMS
 
 README = (Path(__file__).parents[1] / "README.md").read_text()
 COMMANDS = re.findall(r"^\$ python -m psdenets\.(\w+)(.*)$", README, re.MULTILINE)
@@ -29,7 +29,8 @@ QUICK = {
 def quick(args):
     """Flags that make a run small, of those that its model looks at and that it was not told."""
     model = args[args.index("--model") + 1] if "--model" in args else "psde"
-    names = [name for name in QUICK if looks_at(name, model, "resnet32") and flag(name) not in args]
+    known = {"limit_train", "limit_test", *SYSTEMS[model].takes({})}
+    names = [name for name in QUICK if name in known and flag(name) not in args]
     return [text for name in names for text in (flag(name), str(QUICK[name]))]
 
 

@@ -129,7 +129,7 @@ def test_ctrl_c_saves_and_says_how_to_go_on(tmp_path, small, uninterrupted):
     process.send_signal(signal.SIGINT)
     out, _ = process.communicate(timeout=120)
     assert process.returncode == 130
-    assert f"go on with: python -m psdenets.train --out {path} --resume" in out
+    assert f"resume with: python -m psdenets.train --out {path} --resume" in out
     assert main(["--out", str(path), "--resume"]) == 0
     assert_same_run(path, uninterrupted)
 

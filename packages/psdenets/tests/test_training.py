@@ -67,7 +67,7 @@ def test_the_logged_loss_is_the_objective(small_run):
     config = Config(**json.loads((small_run / "config.json").read_text()))
     for record in records(small_run):
         train = record["train"]
-        expected = train["nll"] + 2 * config.kl_weight * train["kl"] / 96
+        expected = train["nll"] + 2 * config.system.kl_weight * train["kl"] / 96
         assert train["kl"] > 0
         assert train["loss"] == pytest.approx(expected, rel=1e-5)  # nll here is of float64 probabilities
 

@@ -76,7 +76,7 @@ def evaluate(args: argparse.Namespace) -> str:
     root = args.data_root or os.environ.get(VARIABLE) or model.config.data_root
     limit = args.limit_test or model.config.limit_test
     config = model.config.replace(data_root=root, limit_test=limit, download=False)
-    samples, seed = args.samples or config.final_samples, config.seed if args.seed is None else args.seed
+    samples, seed = args.samples or config.system.final_samples, config.seed if args.seed is None else args.seed
     out = RunDir(Path(args.out) if args.out else Path(args.run_dir) / "evaluation")
     test = load_splits(config).test
     foreign = None if args.ood is None else load_test_images(args.ood, config, model.spec).first(args.limit_test)

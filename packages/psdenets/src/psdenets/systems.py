@@ -1,97 +1,181 @@
-"""The systems of the paper's Table 1 as `--model` names: what each of them is told, and where its own values differ.
+"""The systems of the paper's Table 1, one value per `--model`: how each is built and trained, and which options it has.
 
-A flag that a system would not look at is refused, so that no option does nothing. Nothing here imports torch.
+A new system is one `System` in `SYSTEMS`. Its options are composed of the groups in `psdenets.options`; a flag that is
+not among them is refused. Nothing here imports torch.
 """
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
 
-ModelName = Literal[
-    "psde",
-    "sde-bnn",
-    "odenet",
-    "resnet32",
-    "mfvi",
-    "mfvi-resnet32",
-    "mfvi-odenet",
-    "mfvi-hyperodenet",
-    "vbll",
-    "resnet32-laplace",
-    "ensemble",
-    "hmc",
-]
-
-PROCESSES = ("psde", "sde-bnn")  # weights follow an SDE or ODE in depth
-MEAN_FIELD = ("mfvi", "mfvi-resnet32", "mfvi-odenet", "mfvi-hyperodenet", "vbll")
-POINTS = ("odenet", "resnet32")  # weights are numbers
-RESNETS = ("resnet32", "mfvi-resnet32", "vbll", "resnet32-laplace")
-FLOWS = (*PROCESSES, "odenet", "mfvi-odenet", "mfvi-hyperodenet")  # have a hidden drift f_h
-DESCENDING = (*PROCESSES, *POINTS, *MEAN_FIELD, "resnet32-laplace", "ensemble")  # trained by Adam, epoch after epoch
-BASELINES = (*POINTS, *MEAN_FIELD, "sde-bnn", "resnet32-laplace", "ensemble", "hmc")
-
-# Which systems look at a flag; a flag that is not named here is for all.
-LOOKED_AT_BY: dict[str, tuple[str, ...]] = {
-    **dict.fromkeys(("cut", "order", "ratio", "share", "t1", "t2", "at_t2", "scope", "sde_steps"), ("psde",)),
-    "drift_deterministic": ("psde",),
-    **dict.fromkeys(("sigma", "gradient", "piece", "compile", "head", "kappa_base"), PROCESSES),
-    **dict.fromkeys(("drift", "drift_lr", "theta"), (*PROCESSES, "mfvi-hyperodenet")),
-    **dict.fromkeys(("block", "activation", "gain", "augment_channels", "squeeze_input", "steps"), FLOWS),
-    "hidden_method": FLOWS,
-    **dict.fromkeys(("rtol", "atol"), ("odenet", "mfvi-odenet")),
-    "norm": RESNETS,
-    "blocks": (*FLOWS, *RESNETS, "mfvi"),
-    "log_std": (*MEAN_FIELD, *PROCESSES),
-    "prior_std": (*MEAN_FIELD, *PROCESSES, "hmc"),
-    "noise": MEAN_FIELD,
-    **dict.fromkeys(("samples", "kappa", "kappa_warmup", "epoch_samples"), (*PROCESSES, *MEAN_FIELD)),
-    "test_samples": (*PROCESSES, *MEAN_FIELD, "resnet32-laplace", "hmc"),
-    **dict.fromkeys(("members", "member"), ("ensemble",)),
-    **dict.fromkeys(("hessian", "predictive", "laplace_of"), ("resnet32-laplace",)),
-    **dict.fromkeys(("chains", "warmup", "draws", "leapfrog"), ("hmc",)),
-    **dict.fromkeys(("augment", "epochs", "batch_size", "lr", "schedule", "clip", "ema", "select"), DESCENDING),
-    **dict.fromkeys(("max_seconds", "max_seconds_of", "checkpoint_seconds"), DESCENDING),
-}
-
-_RESNET: dict[str, Any] = {"blocks": "5-5-5", "width": 16, "lr": 3e-3, "batch_size": 128}
-# At kappa = 1/2, the ELBO itself, mean-field networks of this size hardly learn: the KL of 10^5 weights is greater than
-# anything that 1,300 images can say. On the digits 0.05 is still too warm (ODENet: 94 % instead of 98 %).
-_COLD = 5e-3
-_VALUES: dict[str, dict[str, Any]] = {
-    "resnet32": _RESNET,
-    "mfvi-resnet32": {**_RESNET, "kappa": _COLD},
-    "mfvi": {"blocks": "2-2", "width": 32, "lr": 3e-3, "kappa": _COLD},
-    "mfvi-odenet": {"kappa": _COLD},
-    "mfvi-hyperodenet": {"kappa": 1e-3},
-    "vbll": {**_RESNET, "kappa": 0.5},
-    "resnet32-laplace": _RESNET,
-    "hmc": {"width": 20, "prior_std": 4.0},
-}
-_ON_SMALL_IMAGES: dict[str, Any] = {"blocks": "1-1-1", "batch_size": 64}  # of a ResNet, where 5-5-5 would be too deep
-_SMALL = ("digits",)
+from psdenets.options.baselines import EnsembleOptions
+from psdenets.options.parts import names_in, nested
+from psdenets.options.systems import (
+    EnsembleSystemOptions,
+    HmcSystemOptions,
+    LaplaceResnetOptions,
+    MfviHyperOdenetOptions,
+    MfviOdenetOptions,
+    MfviOptions,
+    MfviResnetOptions,
+    OdenetOptions,
+    PsdeOptions,
+    Resnet32Options,
+    SdeBnnOptions,
+    SystemOptions,
+)
+from psdenets.references import Reference
 
 
-def values_of_model(model: str, dataset: str, member: str) -> dict[str, Any]:
-    """Where a system's values differ from the defaults of `Config`; those of the member for an ensemble.
+@dataclass(frozen=True)
+class System:
+    """One value of `--model`.
 
-    Example:
-        >>> values_of_model("resnet32", "digits", "resnet32")["blocks"], values_of_model("sde-bnn", "mnist", "")["cut"]
-        ('1-1-1', 'full')
+    Args:
+        name: of the system, as `--model` takes it.
+        summary: one line for people.
+        build: reference to a function (config, spec) -> ImageClassifier, as it is after training.
+        fit: reference to a function (config, run directory) -> exit status.
+        options: its options, a `SystemOptions`.
+        defaults: values that differ from the defaults of the options.
+        per_dataset: more such values for some data sets.
     """
-    if model == "ensemble":
-        return values_of_model(member, dataset, member)
-    small = _ON_SMALL_IMAGES if model in RESNETS and dataset in _SMALL else {}
-    fixed = {"cut": cut_of(model)} if model in BASELINES else {}
-    once = {"test_samples": 1} if model in POINTS else {}
-    return {**fixed, **once, **_VALUES.get(model, {}), **small}
+
+    name: str
+    summary: str
+    build: Reference
+    fit: Reference
+    options: type[SystemOptions]
+    defaults: Mapping[str, Any] = field(default_factory=dict)
+    per_dataset: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+
+    def takes(self, flat: Mapping[str, Any]) -> set[str]:
+        """The flat names of its options; for an ensemble, also those of the member that `flat` names."""
+        return {*names_in(self.options), *(self._member(flat).takes(flat) if self._has_members else ())}
+
+    def configured(self, flat: Mapping[str, Any], dataset: str) -> SystemOptions:
+        """Its options with the given flat values, and its defaults for the others."""
+        values = {**self.defaults, **self.per_dataset.get(dataset, {}), **flat}
+        groups = nested(self.options, values)
+        if self._has_members:
+            groups["of"] = self._member(flat).configured(flat, dataset)
+        return self.options(**groups)
+
+    @property
+    def _has_members(self) -> bool:
+        return self.options is EnsembleSystemOptions
+
+    def _member(self, flat: Mapping[str, Any]) -> System:
+        return SYSTEMS[EnsembleOptions(member=flat.get("member", EnsembleOptions.member)).member]
 
 
-def looks_at(name: str, model: str, member: str) -> bool:
-    """Whether a system, or the members of an ensemble, do something with a flag."""
-    systems = LOOKED_AT_BY.get(name)
-    return systems is None or model in systems or (model == "ensemble" and member in systems)
+_DESCEND = Reference("psdenets.training.session:descend")
+_RESNET: dict[str, Any] = {"blocks": "5-5-5", "width": 16, "lr": 3e-3, "batch_size": 128}
+_SMALL_RESNET: dict[str, Any] = {"digits": {"blocks": "1-1-1", "batch_size": 64}}  # 5-5-5 blocks are too deep for 8 x 8
+# At kappa = 1/2, the ELBO itself, mean-field networks of this size barely learn: the KL of 10^5 weights outweighs
+# 1,300 images. On the digits 0.05 is still too warm (ODENet: 94 % instead of 98 %).
+_COLD = 5e-3
 
-
-def cut_of(model: str) -> str:
-    """The cut that a baseline comes with."""
-    return "full" if model == "sde-bnn" else "none"
+SYSTEMS: dict[str, System] = {
+    system.name: system
+    for system in (
+        System(
+            "psde",
+            "weights follow an SDE where the cut says so, an ODE elsewhere",
+            Reference("psdenets.models.psde:Classifier"),
+            _DESCEND,
+            PsdeOptions,
+        ),
+        System(
+            "sde-bnn",
+            "the fully stochastic network, --cut full",
+            Reference("psdenets.models.psde:Classifier"),
+            _DESCEND,
+            SdeBnnOptions,
+        ),
+        System(
+            "odenet",
+            "an ODENet: one w for all of depth",
+            Reference("psdenets.models.point:odenet"),
+            _DESCEND,
+            OdenetOptions,
+        ),
+        System(
+            "resnet32",
+            "the residual network for small images",
+            Reference("psdenets.models.point:resnet"),
+            _DESCEND,
+            Resnet32Options,
+            _RESNET,
+            _SMALL_RESNET,
+        ),
+        System(
+            "mfvi",
+            "a convolutional network with independent Gaussian weights",
+            Reference("psdenets.models.meanfield:convnet"),
+            _DESCEND,
+            MfviOptions,
+            {"blocks": "2-2", "width": 32, "lr": 3e-3, "kappa": _COLD},
+        ),
+        System(
+            "mfvi-resnet32",
+            "a ResNet with independent Gaussian weights",
+            Reference("psdenets.models.meanfield:resnet"),
+            _DESCEND,
+            MfviResnetOptions,
+            {**_RESNET, "kappa": _COLD},
+            _SMALL_RESNET,
+        ),
+        System(
+            "mfvi-odenet",
+            "an ODENet with independent Gaussian weights",
+            Reference("psdenets.models.meanfield:odenet"),
+            _DESCEND,
+            MfviOdenetOptions,
+            {"kappa": _COLD},
+        ),
+        System(
+            "mfvi-hyperodenet",
+            "an ODENet whose weights move in depth, with independent Gaussians for w0 and drift",
+            Reference("psdenets.models.meanfield:hyper_odenet"),
+            _DESCEND,
+            MfviHyperOdenetOptions,
+            {"kappa": 1e-3},
+        ),
+        System(
+            "vbll",
+            "a ResNet with independent Gaussians in its last layer",
+            Reference("psdenets.models.meanfield:last_layer"),
+            _DESCEND,
+            MfviResnetOptions,
+            {**_RESNET, "kappa": 0.5},
+            _SMALL_RESNET,
+        ),
+        System(
+            "resnet32-laplace",
+            "a ResNet with a Laplace approximation of its last layer",
+            Reference("psdenets.models.laplace:unfitted"),
+            Reference("psdenets.training.laplace:fit"),
+            LaplaceResnetOptions,
+            _RESNET,
+            _SMALL_RESNET,
+        ),
+        System(
+            "ensemble",
+            "several networks that differ by their seed (--member, --members)",
+            Reference("psdenets.models.ensemble:untrained"),
+            Reference("psdenets.training.ensemble:fit"),
+            EnsembleSystemOptions,
+        ),
+        System(
+            "hmc",
+            "Hamiltonian Monte Carlo over a small perceptron",
+            Reference("psdenets.models.hmc.model:HMC"),
+            Reference("psdenets.training.hmc:fit"),
+            HmcSystemOptions,
+            {"width": 20, "prior_std": 4.0},
+        ),
+    )
+}

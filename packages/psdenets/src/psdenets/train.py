@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from psdenets import cli
-from psdenets.config import Config, flag
+from psdenets.config import Config
 from psdenets.errors import BadInput
+from psdenets.option_help import all_groups, group_help, most_used
+from psdenets.options.fields import flag
 from psdenets.presets import PRESETS, preset
-from psdenets.systems import looks_at
 
 if TYPE_CHECKING:
     from psdenets.runs.directory import RunDir
 
-# What may differ when a run is taken up again: where and how long it runs, not what it computes.
+# What may differ when a run is resumed: where and for how long it runs, not what it computes.
 _MAY_CHANGE = frozenset({"out", "device", "threads", "max_seconds", "checkpoint_seconds", "data_root", "download"})
 
 
@@ -25,17 +26,12 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _main(argv: Sequence[str]) -> int:
-    given = cli.parse(cli.train_parser(), argv)
-    resume, show, listing = (bool(given.pop(name, False)) for name in ("resume", "print_config", "list_presets"))
-    if listing:
-        sys.stdout.write(preset_table())
+    given = cli.parse(argv)
+    printed = _printed(given)
+    if printed is not None:
+        sys.stdout.write(printed)
         return 0
-    if show:
-        import yaml  # type: ignore[import-untyped]
-
-        sys.stdout.write(yaml.safe_dump(cli.configure(given, argv).as_dict(), sort_keys=False))
-        return 0
-    config, run = _resumed(given, argv) if resume else _fresh(given, argv)
+    config, run = _resumed(given) if "resume" in given.commands else _fresh(given)
     if run.finished:
         sys.stdout.write(f"{run.path} holds a finished run: nothing to do\n")
         return 0
@@ -44,49 +40,64 @@ def _main(argv: Sequence[str]) -> int:
     return train(config, run)
 
 
-def _fresh(given: dict[str, Any], argv: Sequence[str]) -> tuple[Config, RunDir]:
+def _printed(given: cli.Given) -> str | None:
+    """The text of a command that prints and exits; None if there is none."""
+    if "help" in given.commands:
+        return group_help(given.commands["help"]) if given.commands["help"] else most_used()
+    if "help_all" in given.commands:
+        return all_groups()
+    if "list_presets" in given.commands:
+        return preset_table()
+    if "print_config" in given.commands:
+        import yaml  # type: ignore[import-untyped]
+
+        return str(yaml.safe_dump(cli.configure(given).as_dict(), sort_keys=False))
+    return None
+
+
+def _fresh(given: cli.Given) -> tuple[Config, RunDir]:
     from psdenets.runs.directory import RunDir
 
-    config = cli.configure(given, argv)
+    config = cli.configure(given)
     run = RunDir.choose(config)
     if run.holds_run:
-        raise BadInput(f"expected a new --out, got {run.path}, which holds a run; --resume goes on with it")
+        raise BadInput(f"expected a new --out, got {run.path}, which holds a run; --resume continues it")
     return config.replace(out=str(run.path)), run
 
 
-def _resumed(given: dict[str, Any], argv: Sequence[str]) -> tuple[Config, RunDir]:
+def _resumed(given: cli.Given) -> tuple[Config, RunDir]:
     """The run in --out with its own config; a flag that would change what it computes is refused."""
     from pathlib import Path
 
     from psdenets.runs.directory import RunDir
     from psdenets.runs.loading import read_config
 
-    if given.get("out") is None:
+    if given.options.get("out") is None:
         raise BadInput("expected --out RUN_DIR with --resume, got none")
-    run = RunDir(Path(given["out"]))
+    run = RunDir(Path(given.options["out"]))
     if not run.holds_run:
-        return _fresh(given, argv)
+        return _fresh(given)
     config, _ = read_config(run.path)
-    for name, value in given.items():
-        if name not in _MAY_CHANGE and value != getattr(config, name):
-            raise BadInput(f"expected {flag(name)} {getattr(config, name)} as in {run.path}, got {value}")
-    return config.replace(**{name: value for name, value in given.items() if name in _MAY_CHANGE}), run
+    wanted, found = config.replace(**given.flags).as_dict(), config.as_dict()
+    for name, value in wanted.items():
+        if name not in _MAY_CHANGE and value != found[name]:
+            raise BadInput(f"expected {flag(name)} {found[name]} as in {run.path}, got {value}")
+    return config.replace(**{name: value for name, value in wanted.items() if name in _MAY_CHANGE}), run
 
 
 def preset_table() -> str:
-    """Names and the values that tell presets apart, one a line."""
+    """Names and the values that tell presets apart, one per line."""
     return "".join(f"{name:<30} {_told_apart(preset(name))}\n" for name in PRESETS)
 
 
-def _told_apart(c: Config) -> str:
-    window = f" ({c.window[0]:g}, {c.window[1]:g})" if c.cut != "none" else ""
-    what = f"{c.cut}{window}" if c.model == "psde" else c.model
+def _told_apart(config: Config) -> str:
+    values, cut = config.as_dict(), config.system.cut
+    window = f" ({cut.window[0]:g}, {cut.window[1]:g})" if cut is not None and cut.cut != "none" else ""
+    what = f"{values.get('cut', config.model)}{window}"
     shown = {"blocks": 6, "width": 3, "steps": 3, "epochs": 4, "lr": 7, "sigma": 5}
-    cells = [
-        f"{name} {getattr(c, name):<{width}}" for name, width in shown.items() if looks_at(name, c.model, c.member)
-    ]
-    if looks_at("kappa", c.model, c.member):
-        cells.append(f"kappa {c.kl_weight:g}")
+    cells = [f"{name} {values[name]:<{width}}" for name, width in shown.items() if name in values]
+    if config.system.kl_weight is not None:
+        cells.append(f"kappa {config.system.kl_weight:g}")
     return f"{what:<24} {' '.join(cells)}".rstrip()
 
 

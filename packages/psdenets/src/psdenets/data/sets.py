@@ -1,9 +1,12 @@
-"""The data sets by name: where their files are looked for, and how they become splits."""
+"""The data sets of `psdenets.registries.DATASETS`: functions from the data root to a `Pool`, and how it is split.
+
+A data set of one's own, `--dataset mydata:load`, is such a function. Instead of a `Pool` it may return
+(pixels, labels, class names): uint8 pixels (N, H, W), (N, H, W, C) or (N, C, H, W), and integer labels (N,).
+"""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
@@ -19,14 +22,24 @@ from psdenets.data.npz import read_npz
 from psdenets.data.pictures import pictures_in, read_folder, read_picture
 from psdenets.data.spec import SPECS, ImageSpec
 from psdenets.errors import BadInput
+from psdenets.references import chosen, is_reference
+from psdenets.registries import DATASETS
 from psdenets.seeds import generator
 
 VARIABLE = "PSDENETS_DATA"
 _TEST_SHARE = 0.2  # of data sets without a test set of their own
+_FILES = {  # what --download would create
+    "mnist": "MNIST/raw",
+    "fashion-mnist": "FashionMNIST/raw",
+    "kmnist": "KMNIST/raw",
+    "cifar10": "cifar-10-batches-bin",
+    "svhn": "train_32x32.mat",
+    "omniglot": "omniglot.npz",
+}
 
 
 class Pool(NamedTuple):
-    """All images of a data set: a test set where it has one, the rest for training and validation."""
+    """All images of a data set: a test set if it has one, the rest for training and validation."""
 
     train: Images
     test: Images | None
@@ -39,8 +52,8 @@ def root_of(data_root: str | None) -> Path:
 
 
 def load_splits(config: Config) -> Splits:
-    """Training, validation and test images of a run; which image goes where depends on --split-seed alone."""
-    pool = _pool(config.dataset, root_of(config.data_root), config.download)
+    """Training, validation and test images of a run; the split depends on --split-seed alone."""
+    pool = pool_of(config.dataset, root_of(config.data_root), config.download)
     order = torch.randperm(len(pool.train), generator=generator(config.split_seed, "split"))
     shuffled = pool.train.take(order)
     if pool.test is None:
@@ -50,15 +63,16 @@ def load_splits(config: Config) -> Splits:
         test, rest = pool.test, shuffled
     size = max(1, round(config.val_share * len(rest)))
     val, train = rest.first(size), rest.take(torch.arange(size, len(rest))).first(config.limit_train)
-    if len(train) < config.batch_size:
-        raise BadInput(f"expected --batch-size of at most the {len(train)} training images, got {config.batch_size}")
+    training = config.system.training
+    if training is not None and len(train) < training.batch_size:
+        raise BadInput(f"expected --batch-size of at most the {len(train)} training images, got {training.batch_size}")
     return Splits(train, val.first(config.limit_train), test.first(config.limit_test), pool.spec)
 
 
 def load_test_images(name: str, config: Config, spec: ImageSpec) -> Images:
-    """Test images of any data set or folder, made to look like ``spec``: the out-of-distribution set of a model.
+    """Test images of any data set or folder, converted to the format of `spec`: the out-of-distribution set of a model.
 
-    Labels are 0 where the set has none or other classes: they are not looked at.
+    Labels are 0 if the set has none or other classes: they are not used.
     """
     root = root_of(config.data_root)
     if Path(name).is_dir():
@@ -71,20 +85,20 @@ def load_test_images(name: str, config: Config, spec: ImageSpec) -> Images:
         g = generator(config.split_seed, "noise images")
         shape = (2000, spec.channels, spec.height, spec.width)
         return Images(torch.randint(256, shape, generator=g, dtype=torch.uint8), torch.zeros(2000, dtype=torch.int64))
-    if name not in _READERS and name != "digits":
-        raise BadInput(f"expected --ood to be noise, a folder or one of digits, {', '.join(_READERS)}, got {name!r}")
+    if name not in DATASETS and not is_reference(name):
+        raise BadInput(f"expected --ood to be noise, a folder or one of {', '.join(DATASETS)}, got {name!r}")
     unlabelled = {"svhn": root / "svhn-test-5000.npz", "kmnist": root / "kmnist-test.npz"}.get(name)
     if unlabelled is not None and unlabelled.is_file():
         pixels, _ = read_npz(unlabelled)
         images = as_images(pixels, np.zeros(len(pixels), np.int64), 1, unlabelled)
     else:
-        pool = _pool(name, root, config.download)
+        pool = pool_of(name, root, config.download)
         images = pool.train if pool.test is None else pool.test
     return Images(alike(images.pixels, spec), images.labels)
 
 
 def alike(pixels: torch.Tensor, spec: ImageSpec) -> torch.Tensor:
-    """Grey or colour, and resized, like the images of ``spec``."""
+    """Grey or colour, and resized, like the images of `spec`."""
     if pixels.shape[1] == 3 and spec.channels == 1:
         weights = torch.tensor([0.299, 0.587, 0.114])[:, None, None]  # luma of ITU-R 601, as Pillow's mode L
         pixels = (pixels * weights).sum(1, keepdim=True).round().to(torch.uint8)
@@ -97,24 +111,39 @@ def alike(pixels: torch.Tensor, spec: ImageSpec) -> torch.Tensor:
     return resized.round().clamp(0, 255).to(torch.uint8)
 
 
-def _pool(name: str, root: Path, fetch: bool) -> Pool:
-    if name == "digits":
-        return _digits()
-    if name == "imagefolder":
-        return _imagefolder(root)
-    reader, wanted = _READERS[name]
-    if fetch and not (root / wanted).exists():
+def pool_of(name: str, root: Path, fetch: bool = False) -> Pool:
+    """All images of the data set of that name in `DATASETS`, or of the one that `module:attribute` loads."""
+    if fetch and name in _FILES and not (root / _FILES[name]).exists():
         download(name, root)
     try:
-        return reader(root)
+        loaded = chosen(DATASETS, name)(root)
     except FileNotFoundError as error:
         raise BadInput(
-            f"no {name} under {root}: looked for {Path(error.filename).relative_to(root)}; put the files there or "
-            f"point --data-root (or ${VARIABLE}) at them, or fetch them with --download"
+            f"no {name} under {root}: looked for {_inside(root, error.filename)}; put the files there or "
+            f"point --data-root (or ${VARIABLE}) at them, or download them with --download"
         ) from None
+    return loaded if isinstance(loaded, Pool) else _pool_from_arrays(name, loaded)
 
 
-def _digits() -> Pool:
+def _inside(root: Path, path: str | None) -> Path:
+    file = Path(str(path))
+    return file.relative_to(root) if file.is_relative_to(root) else file
+
+
+def _pool_from_arrays(name: str, loaded: object) -> Pool:
+    """The result of a user's own function; images are not normalised, and a test set is split off."""
+    if not (isinstance(loaded, tuple) and len(loaded) == 3):
+        raise BadInput(
+            f"expected {name} to return a Pool or (pixels, labels, class names), got {type(loaded).__name__}"
+        )
+    pixels, labels, classes = loaded
+    images = as_images(np.asarray(pixels), np.asarray(labels), len(classes), name)
+    channels, height, width = images.pixels.shape[1:]
+    spec = ImageSpec(channels, height, width, tuple(map(str, classes)), (0.0,) * channels, (1.0,) * channels)
+    return Pool(images, None, spec)
+
+
+def digits(root: Path) -> Pool:  # noqa: ARG001 - they are inside scikit-learn
     """The 1,797 digits inside scikit-learn, whose grey levels go from 0 to 16."""
     from sklearn.datasets import load_digits
 
@@ -123,13 +152,24 @@ def _digits() -> Pool:
     return Pool(as_images(pixels, found.target, 10, "scikit-learn's digits"), None, SPECS["digits"])
 
 
-def _idx_set(name: str, folder: str) -> Callable[[Path], Pool]:
-    def read(root: Path) -> Pool:
-        raw = root / folder / "raw"
-        parts = [_idx_pair(raw, prefix) for prefix in ("train", "t10k")]
-        return Pool(parts[0], parts[1], SPECS[name])
+def mnist(root: Path) -> Pool:
+    """The idx files under MNIST/raw."""
+    return _idx_set("mnist", root)
 
-    return read
+
+def fashion_mnist(root: Path) -> Pool:
+    """The idx files under FashionMNIST/raw."""
+    return _idx_set("fashion-mnist", root)
+
+
+def kmnist(root: Path) -> Pool:
+    """The idx files under KMNIST/raw."""
+    return _idx_set("kmnist", root)
+
+
+def _idx_set(name: str, root: Path) -> Pool:
+    train, test = (_idx_pair(root / _FILES[name], prefix) for prefix in ("train", "t10k"))
+    return Pool(train, test, SPECS[name])
 
 
 def _idx_pair(raw: Path, prefix: str) -> Images:
@@ -144,13 +184,15 @@ def _plain_or_gzipped(path: Path) -> Path:
     return gzipped if gzipped.is_file() and not path.is_file() else path
 
 
-def _cifar10(root: Path) -> Pool:
+def cifar10(root: Path) -> Pool:
+    """The binary version, under cifar-10-batches-bin."""
     folder = root / "cifar-10-batches-bin"
     train = as_images(*read_cifar([folder / f"data_batch_{k}.bin" for k in range(1, 6)]), 10, folder)
     return Pool(train, as_images(*read_cifar([folder / "test_batch.bin"]), 10, folder), SPECS["cifar10"])
 
 
-def _svhn(root: Path) -> Pool:
+def svhn(root: Path) -> Pool:
+    """train_32x32.mat and test_32x32.mat."""
     from scipy.io import loadmat
 
     parts = []
@@ -164,7 +206,8 @@ def _svhn(root: Path) -> Pool:
     return Pool(parts[0], parts[1], SPECS["svhn"])
 
 
-def _omniglot(root: Path) -> Pool:
+def omniglot(root: Path) -> Pool:
+    """omniglot.npz with images and labels; a test set is split off."""
     path = root / "omniglot.npz"
     pixels, labels = read_npz(path)
     if labels is None:
@@ -176,7 +219,7 @@ def _omniglot(root: Path) -> Pool:
     return Pool(images, None, spec)
 
 
-def _imagefolder(root: Path) -> Pool:
+def imagefolder(root: Path) -> Pool:
     """root/train/CLASS/ and root/test/CLASS/, or root/CLASS/ alone, from which a test set is then split off."""
     if not root.is_dir():
         raise BadInput(f"expected --data-root to be a folder of pictures, got {root}")
@@ -191,13 +234,3 @@ def _imagefolder(root: Path) -> Pool:
         test = as_images(test_pixels, test_labels, len(names), root / "test")
         test = Images(alike(test.pixels, spec), test.labels)
     return Pool(as_images(pixels, labels, len(names), root), test, spec)
-
-
-_READERS: dict[str, tuple[Callable[[Path], Pool], str]] = {
-    "mnist": (_idx_set("mnist", "MNIST"), "MNIST/raw"),
-    "fashion-mnist": (_idx_set("fashion-mnist", "FashionMNIST"), "FashionMNIST/raw"),
-    "kmnist": (_idx_set("kmnist", "KMNIST"), "KMNIST/raw"),
-    "cifar10": (_cifar10, "cifar-10-batches-bin"),
-    "svhn": (_svhn, "train_32x32.mat"),
-    "omniglot": (_omniglot, "omniglot.npz"),
-}

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from psdenets.models.base import ImageClassifier
+from psdenets.systems import SYSTEMS
 
 if TYPE_CHECKING:
     from psdenets.config import Config
@@ -42,14 +43,20 @@ class Ensemble(ImageClassifier):
         return {"weights": sum(p.numel() for p in self.members.parameters())}
 
 
+def untrained(config: Config, spec: ImageSpec) -> Ensemble:
+    """`--model ensemble`, with fresh members."""
+    configs = [member_config(config, k, "") for k in range(config.system.ensemble.members)]
+    return Ensemble(config, spec, [SYSTEMS[member.model].build(member, spec) for member in configs])
+
+
 def member_config(config: Config, k: int, out: str) -> Config:
-    """The run of member k: a network of its own seed, with its share of the time."""
-    seconds = None if config.max_seconds is None else config.max_seconds / config.members
+    """The run of member k: a network with a seed of its own, and its share of the time."""
+    ensemble, limit = config.system.ensemble, config.training.max_seconds
     return config.replace(
-        model=config.member,
+        model=ensemble.member,
         seed=config.seed * _APART + k,
         out=out,
-        max_seconds=seconds,
+        max_seconds=None if limit is None else limit / ensemble.members,
         max_seconds_of=None,
         preset=None,
     )

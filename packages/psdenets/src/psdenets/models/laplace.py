@@ -22,7 +22,7 @@ from torch import Tensor, nn
 from psdenets.data.images import to_unit
 from psdenets.errors import BadInput
 from psdenets.models.base import ImageClassifier
-from psdenets.models.nets.resnet import ResNet
+from psdenets.models.nets.resnet import ResNet, resnet_of
 from psdenets.models.point import PointEstimate
 from psdenets.nn.heads import HeadWeights
 
@@ -69,7 +69,7 @@ class LastLayerLaplace(ImageClassifier):
 
     def draw(self, samples: int = 1, generator: torch.Generator | None = None) -> LaplaceWeights:
         """Last layers of so many samples; a single closed form with `--predictive probit`."""
-        if self.config.predictive == "probit":
+        if self.config.system.laplace.predictive == "probit":
             return LaplaceWeights(None, self.mean.new_zeros(1))
         numbers = len(self.posterior_mean)
         at = self.posterior_mean.device
@@ -96,10 +96,15 @@ class LastLayerLaplace(ImageClassifier):
         return {"weights": sum(p.numel() for p in self.net.parameters())}
 
 
+def unfitted(config: Config, spec: ImageSpec) -> LastLayerLaplace:
+    """`--model resnet32-laplace`, before its weights are loaded."""
+    return LastLayerLaplace(config, spec, resnet_of(config, spec))
+
+
 def fitted(config: Config, spec: ImageSpec, net: ResNet, images: Images) -> LastLayerLaplace:
     """The Laplace approximation of a trained network's last layer on its training images."""
     model = LastLayerLaplace(config, spec, net.eval())
-    posterior = last_layer_posterior(net.head, features(model, images), images.labels, config.hessian)
+    posterior = last_layer_posterior(net.head, features(model, images), images.labels, config.system.laplace.hessian)
     for name, value in zip(("posterior_mean", "posterior_scale", "prior_precision"), posterior, strict=True):
         getattr(model, name).copy_(value)
     return model

@@ -21,6 +21,9 @@ from torch import Tensor, nn
 from torch.func import functional_call
 
 from psdenets.models.base import ImageClassifier
+from psdenets.models.nets.convnet import convnet_of
+from psdenets.models.nets.odenet import HyperODENet, odenet_of
+from psdenets.models.nets.resnet import resnet_of
 from psdenets.nn.gaussian import gaussian_kl
 
 if TYPE_CHECKING:
@@ -41,7 +44,7 @@ class MeanField(ImageClassifier):
     """A network with independent Gaussians for weights.
 
     Args:
-        config: ``prior_std``, ``log_std`` and ``noise`` of it are used.
+        config: of the run; its `system.mean_field` is used.
         spec: of the images.
         net: normalised images -> logits; its parameters become the means.
         chosen: which parameters, by name, are Gaussian; the others stay numbers.
@@ -51,11 +54,12 @@ class MeanField(ImageClassifier):
         self, config: Config, spec: ImageSpec, net: nn.Module, chosen: Callable[[str], bool] = lambda _: True
     ) -> None:
         super().__init__(config, spec)
+        self.options = config.system.mean_field
         self.net = net
         self.names = [name for name, _ in net.named_parameters() if chosen(name)]
         means = dict(net.named_parameters())
         self.log_std = nn.ParameterDict(
-            {_key(name): nn.Parameter(torch.full_like(means[name], config.log_std)) for name in self.names}
+            {_key(name): nn.Parameter(torch.full_like(means[name], self.options.log_std)) for name in self.names}
         )
         chosen_layers = {name.rpartition(".")[0] for name in self.names}
         self.linear = [
@@ -63,7 +67,7 @@ class MeanField(ImageClassifier):
         ]
 
     def draw(self, samples: int = 1, generator: torch.Generator | None = None) -> MeanFieldWeights:
-        local = self.training and self.config.noise == "local"
+        local = self.training and self.options.noise == "local"
         values, noises = [], []
         for _ in range(samples):  # one after the other, so that sample i depends on the generator and i alone
             at = "cpu" if generator is None else generator.device
@@ -113,13 +117,42 @@ class MeanField(ImageClassifier):
     def kl(self) -> Tensor:
         """KL of all Gaussian weights from their prior: a sum, a scalar."""
         means = dict(self.net.named_parameters())
-        parts = [gaussian_kl(means[name], self.log_std[_key(name)], self.config.prior_std) for name in self.names]
+        parts = [gaussian_kl(means[name], self.log_std[_key(name)], self.options.prior_std) for name in self.names]
         return torch.stack(parts).sum()
 
     def parameter_counts(self) -> dict[str, int]:
         stds = sum(p.numel() for p in self.log_std.values())
         means = sum(p.numel() for p in self.net.parameters())
         return {"weights": means, "log_std": stds}
+
+
+def _of_all_layers(config: Config, spec: ImageSpec, net: nn.Module) -> MeanField:
+    return MeanField(config, spec, net, is_weight_or_bias_of_a_layer(net))
+
+
+def convnet(config: Config, spec: ImageSpec) -> MeanField:
+    """`--model mfvi`."""
+    return _of_all_layers(config, spec, convnet_of(config, spec))
+
+
+def resnet(config: Config, spec: ImageSpec) -> MeanField:
+    """`--model mfvi-resnet32`."""
+    return _of_all_layers(config, spec, resnet_of(config, spec))
+
+
+def odenet(config: Config, spec: ImageSpec) -> MeanField:
+    """`--model mfvi-odenet`."""
+    return _of_all_layers(config, spec, odenet_of(config, spec))
+
+
+def hyper_odenet(config: Config, spec: ImageSpec) -> MeanField:
+    """`--model mfvi-hyperodenet`."""
+    return _of_all_layers(config, spec, HyperODENet(config, spec))
+
+
+def last_layer(config: Config, spec: ImageSpec) -> MeanField:
+    """`--model vbll`."""
+    return MeanField(config, spec, resnet_of(config, spec), is_of_the_head)
 
 
 def is_weight_or_bias_of_a_layer(net: nn.Module) -> Callable[[str], bool]:

@@ -8,6 +8,8 @@ import torch
 from torch import Tensor, nn
 
 from psdenets.models.base import ImageClassifier
+from psdenets.models.nets.odenet import odenet_of
+from psdenets.models.nets.resnet import resnet_of
 
 if TYPE_CHECKING:
     from psdenets.config import Config
@@ -43,3 +45,13 @@ class PointEstimate(ImageClassifier):
 
     def parameter_counts(self) -> dict[str, int]:
         return {"weights": sum(p.numel() for p in self.net.parameters())}
+
+
+def resnet(config: Config, spec: ImageSpec) -> PointEstimate:
+    """`--model resnet32`."""
+    return PointEstimate(config, spec, resnet_of(config, spec))
+
+
+def odenet(config: Config, spec: ImageSpec) -> PointEstimate:
+    """`--model odenet`."""
+    return PointEstimate(config, spec, odenet_of(config, spec))

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 from psdenets.errors import BadInput
 from psdenets.models.base import ImageClassifier
+from psdenets.models.priors import prior_of
 from psdenets.models.windows import cuts_of, grid_of
 from psdenets.nn.fast.layout import channels_last, gradient_channels_last
 from psdenets.nn.heads import HeadWeights, head_of
@@ -22,7 +23,6 @@ from psdenets.nn.scales import block_shapes, first_of_scales, lifted
 from psdenets.nn.space_to_depth import space_to_depth
 from psdenets.seeds import generator as generator_at
 from sdeweights import (
-    OrnsteinUhlenbeck,
     PriorPlus,
     WeightPath,
     WeightProcess,
@@ -32,6 +32,7 @@ from sdeweights import (
     flow,
     sample_together,
 )
+from sdeweights.solvers import ode_solver, sde_solver
 
 if TYPE_CHECKING:
     from psdenets.config import Config
@@ -71,11 +72,14 @@ class DeepBlock(nn.Module):
 
     def __init__(self, config: Config, channels: int, cut: Cut, generator: torch.Generator) -> None:
         super().__init__()
-        net = hidden_drift(config.block, channels, config.width, config.activation, generator, fuse=config.compile)
+        flow, width = config.system.flow, config.system.net.width
+        net = hidden_drift(flow.block, channels, width, flow.activation, generator, fuse=flow.compile)
         w0, self.f_h = flatten(net)
-        self.process = _process(config, config.gain * w0, cut, generator)
+        self.process = _process(config, flow.gain * w0, cut, generator)
         self.grid = grid_of(config, cut)
-        self.method, self.gradient = config.hidden_method, config.gradient
+        self.method, self.gradient = flow.hidden_method, config.system.process.gradient
+        self.solver = sde_solver(config.system.process.solver)
+        self.ode_solver = ode_solver(config.system.process.ode_solver)
 
     @property
     def noisy(self) -> bool:
@@ -131,6 +135,8 @@ def draw_together(
             [blocks[b].grid for b in which],
             count,
             generators=[generators[b] for b in which],
+            solver=blocks[0].solver,
+            ode_solver=blocks[0].ode_solver,
         )
         paths |= zip(which, drawn, strict=True)
     return [_repeated(paths[b], samples) for b in range(len(blocks))]
@@ -145,8 +151,9 @@ def _repeated(path: WeightPath, samples: int) -> WeightPath:
 
 def _process(config: Config, w0: Tensor, cut: Cut, generator: torch.Generator) -> WeightProcess:
     """f_q = f_p + net with the net's last layer zero."""
-    prior = OrnsteinUhlenbeck(theta=config.theta, sigma=config.sigma)
-    net = bottleneck(len(w0), cut, config.drift, config.drift_deterministic, generator=generator)
+    prior = prior_of(config.system.process)
+    drift, deterministic = config.system.process.drift, config.system.cut.drift_deterministic
+    net = bottleneck(len(w0), cut, drift, deterministic, generator=generator)
     return WeightProcess(w0, PriorPlus(prior, net), prior, cut)
 
 
@@ -171,7 +178,7 @@ class Classifier(ImageClassifier):
         self.squeezed_before = first_of_scales(config)
         channels, height, width = shapes[-1]
         features = channels * height * width
-        self.head = head_of(config, features, len(spec.classes), generator_at(config.seed, "head"))
+        self.head = head_of(config.system.head, features, len(spec.classes), generator_at(config.seed, "head"))
 
     @property
     def deep_blocks(self) -> list[DeepBlock]:

@@ -7,6 +7,7 @@ window (t1, t2) leaves of it, stretched to [0, 1], is the block's own window.
 from __future__ import annotations
 
 from psdenets.config import Config
+from psdenets.options.cut import CutOptions
 from sdeweights import Cut, Grid
 
 
@@ -17,14 +18,15 @@ def cuts_of(config: Config) -> tuple[Cut, ...]:
         >>> cuts_of(Config(order="ode-first", ratio=0.25, blocks="2", scope="network"))[1]
         Cut(t1=0.5, t2=1.0, stochastic=1.0, at_t2='continue')
     """
-    blocks = sum(config.scales)
-    if config.cut == "none":
+    blocks: int = sum(config.system.net.scales)
+    cut: CutOptions = config.system.cut
+    if cut.cut == "none":
         return (Cut.none(),) * blocks
-    stochastic = config.share if config.cut in ("horizontal", "both") else 1.0
-    t1, t2 = config.window
-    if config.scope == "block":
-        return (Cut(t1, t2, stochastic, config.at_t2),) * blocks
-    return tuple(_local(t1 * blocks - b, t2 * blocks - b, stochastic, config.at_t2) for b in range(blocks))
+    stochastic = cut.share if cut.horizontal else 1.0
+    t1, t2 = cut.window
+    if cut.scope == "block":
+        return (Cut(t1, t2, stochastic, cut.at_t2),) * blocks
+    return tuple(_local(t1 * blocks - b, t2 * blocks - b, stochastic, cut.at_t2) for b in range(blocks))
 
 
 def grid_of(config: Config, cut: Cut) -> Grid:
@@ -37,12 +39,13 @@ def grid_of(config: Config, cut: Cut) -> Grid:
         >>> [phase.steps for phase in grid_of(Config(steps=6), Cut.ode_first(0.1)).phases]
         [4, 2]
     """
-    grid = Grid.of(cut, config.steps)
+    steps = config.system.flow.steps
+    grid = Grid.of(cut, steps)
     if grid.sde is None or len(grid.phases) == 1:
         return grid
-    wanted = config.sde_steps or max(2, grid.sde.steps)
-    possible = config.steps - len(grid.phases) + 1
-    return Grid.of(cut, config.steps, min(wanted, possible))
+    wanted = config.system.cut.sde_steps or max(2, grid.sde.steps)
+    possible = steps - len(grid.phases) + 1
+    return Grid.of(cut, steps, min(wanted, possible))
 
 
 def _local(t1: float, t2: float, stochastic: float, at_t2: str) -> Cut:

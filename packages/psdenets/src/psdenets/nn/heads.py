@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from psdenets.nn.gaussian import gaussian_kl
 
 if TYPE_CHECKING:
-    from psdenets.config import Config
+    from psdenets.options.process import HeadOptions
 
 
 class HeadWeights(NamedTuple):
@@ -95,8 +95,8 @@ def _normal(like: Tensor, generator: torch.Generator | None) -> Tensor:
     return torch.randn(like.shape, generator=generator, dtype=like.dtype, device=like.device)
 
 
-def head_of(config: Config, d: int, classes: int, generator: torch.Generator) -> Head:
-    """The last layer that the config selects."""
-    if config.head == "meanfield":
-        return MeanFieldHead(d, classes, generator, config.prior_std, config.log_std)
+def head_of(options: HeadOptions, d: int, classes: int, generator: torch.Generator) -> Head:
+    """The last layer that the options describe."""
+    if options.head == "meanfield":
+        return MeanFieldHead(d, classes, generator, options.prior_std, options.log_std)
     return DeterministicHead(d, classes, generator)

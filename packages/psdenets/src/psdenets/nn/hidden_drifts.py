@@ -9,15 +9,19 @@ The activation comes between layers, and time is an extra input channel of every
 
 from __future__ import annotations
 
+from functools import partial
 from typing import final
 
 import torch
 from torch import Tensor, nn
 
-from psdenets.nn.activations import ACTIVATIONS
+from psdenets.errors import BadInput
+from psdenets.nn.activations import ACTIVATIONS, Activation
 from psdenets.nn.fast.add_map import AddMap, add_map
 from psdenets.nn.fast.compiled import compiled_add_map
 from psdenets.nn.timed_conv import TimedConv, TimedConvTranspose
+from psdenets.references import chosen
+from psdenets.registries import HIDDEN_DRIFTS
 
 
 @final
@@ -65,18 +69,26 @@ class Plain(nn.Module):
         return h
 
 
+three_one_three = partial(Plain, kernels=(3, 1, 3))
+three_three = partial(Plain, kernels=(3, 3))
+
+
 def hidden_drift(
     name: str, channels: int, width: int, activation: str, generator: torch.Generator, *, fuse: bool = False
 ) -> nn.Module:
-    """The f_h of that name with new random weights.
+    """The f_h of that name in `HIDDEN_DRIFTS`, or the one that `module:attribute` makes, with new random weights.
+
+    A user's own is given the activation as a function of one tensor; those of psdenets fuse it with what precedes it.
 
     Example:
         >>> f_h = hidden_drift("strided", 1, 32, "softplus", torch.Generator())
         >>> sum(p.numel() for p in f_h.parameters())
         19978
     """
-    function = compiled_add_map(activation) if fuse else add_map(ACTIVATIONS[activation])
-    if name == "strided":
-        return Strided(channels, width, function, generator)
-    kernels = {"3-1-3": (3, 1, 3), "3-3": (3, 3)}[name]
-    return Plain(channels, width, function, generator, kernels)
+    function: AddMap | Activation = ACTIVATIONS[activation]
+    if name in HIDDEN_DRIFTS:
+        function = compiled_add_map(activation) if fuse else add_map(ACTIVATIONS[activation])
+    net = chosen(HIDDEN_DRIFTS, name)(channels, width, function, generator)
+    if not isinstance(net, nn.Module):
+        raise BadInput(f"expected the hidden drift {name} to make an nn.Module, got {type(net).__name__}")
+    return net

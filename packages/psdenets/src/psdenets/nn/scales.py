@@ -16,29 +16,31 @@ if TYPE_CHECKING:
 
 
 def lifted(h: Tensor, config: Config) -> Tensor:
-    """h after `config.squeeze_input` space-to-depth steps, padded with `config.augment_channels` zero channels."""
-    for _ in range(config.squeeze_input):
+    """h after `squeeze_input` space-to-depth steps, padded with `augment_channels` zero channels."""
+    for _ in range(config.system.flow.squeeze_input):
         h = space_to_depth(h)
-    return F.pad(h, (0, 0, 0, 0, 0, config.augment_channels))
+    return F.pad(h, (0, 0, 0, 0, 0, config.system.flow.augment_channels))
 
 
 def first_of_scales(config: Config) -> frozenset[int]:
     """Indices of the blocks that begin with space-to-depth: the first block of every scale except the first scale."""
-    return frozenset(sum(config.scales[:k]) for k in range(1, len(config.scales)))
+    scales = config.system.net.scales
+    return frozenset(sum(scales[:k]) for k in range(1, len(scales)))
 
 
 def block_shapes(config: Config, spec: ImageSpec) -> list[tuple[int, int, int]]:
     """(channels, height, width) of h in every block. Raises `BadInput` if a side cannot be halved often enough."""
-    halvings = config.squeeze_input + len(config.scales) - 1
+    net, flow = config.system.net, config.system.flow
+    halvings = flow.squeeze_input + len(net.scales) - 1
     if spec.height % 2**halvings or spec.width % 2**halvings:
         raise BadInput(
             f"expected height and width to be multiples of {2**halvings} for {halvings} halvings "
-            f"(--squeeze-input {config.squeeze_input}, --blocks {config.blocks}), got images of {spec.size}"
+            f"(--squeeze-input {flow.squeeze_input}, --blocks {net.blocks}), got images of {spec.size}"
         )
     shapes = []
-    channels = spec.channels * 4**config.squeeze_input + config.augment_channels
-    height, width = spec.height >> config.squeeze_input, spec.width >> config.squeeze_input
-    for blocks in config.scales:
+    channels = spec.channels * 4**flow.squeeze_input + flow.augment_channels
+    height, width = spec.height >> flow.squeeze_input, spec.width >> flow.squeeze_input
+    for blocks in net.scales:
         shapes += [(channels, height, width)] * blocks
         channels, height, width = channels * 4, height // 2, width // 2
     return shapes

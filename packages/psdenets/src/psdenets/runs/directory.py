@@ -23,8 +23,7 @@ class RunDir:
         """The directory of --out, or a new one under ./runs."""
         if config.out is not None:
             return cls(Path(config.out))
-        cut = f"{config.cut}-{config.order}" if config.cut in ("vertical", "both") else config.cut
-        stem = config.preset or f"{config.dataset}-{cut if config.model == 'psde' else config.model}"
+        stem = config.preset or f"{config.dataset.replace(':', '-')}-{config.slug}"
         names = (f"{stem}-seed{config.seed}{'' if n == 1 else f'-{n}'}" for n in range(1, 10_000))
         return cls(next(Path("runs") / name for name in names if not (Path("runs") / name).exists()))
 

@@ -55,7 +55,7 @@ def write_report(
     classes: Sequence[str],
 ) -> None:
     """Write report.html. The plots that it embeds must have been drawn."""
-    title = f"{config.dataset}, {_cut_in_words(config)}"
+    title = f"{config.dataset}, {config.title}"
     page = f"""<!doctype html>
 <html lang="en"><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">
 <title>{escape(title)}</title><style>{_STYLE}</style>
@@ -76,22 +76,6 @@ Right: entropy of the predictions, from 0 (certain) to {np.log(len(classes)):.2f
 </html>
 """
     write_text(run.file("report.html"), page)
-
-
-def _cut_in_words(config: Config) -> str:
-    if config.model != "psde":
-        return config.model
-    t1, t2 = config.window
-    window = f"noise for depth in ({t1:g}, {t2:g})"
-    share = f"{config.share:.0%} of the weights noisy"
-    words = {
-        "none": "no noise",
-        "full": "all weights noisy",
-        "vertical": window,
-        "horizontal": share,
-        "both": f"{share}, {window}",
-    }
-    return f"cut {config.cut}: {words[config.cut]}"
 
 
 def _facts(metrics: dict[str, Any], predictions: Predictions) -> str:

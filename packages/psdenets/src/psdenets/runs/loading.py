@@ -11,7 +11,8 @@ from psdenets.config import Config
 from psdenets.data.spec import ImageSpec
 from psdenets.errors import BadInput
 from psdenets.models.base import ImageClassifier
-from psdenets.models.registry import classifier_of
+from psdenets.models.registry import build
+from psdenets.references import restore
 from psdenets.runs.weights import load_weights
 
 
@@ -21,7 +22,7 @@ def load(run_dir: str | Path, device: str | torch.device = "cpu") -> ImageClassi
     weights = Path(run_dir) / "model.safetensors"
     if not weights.is_file():
         raise BadInput(f"expected model.safetensors in {run_dir}, got an unfinished run; --resume finishes it")
-    model = classifier_of(config.replace(compile=False), spec)  # this machine may have no compiler
+    model = build(_uncompiled(config), spec)
     model.load_state_dict(load_weights(weights))
     return model.to(device).eval().requires_grad_(False)
 
@@ -33,4 +34,11 @@ def read_config(run_dir: str | Path) -> tuple[Config, ImageSpec]:
         data = json.loads((Path(run_dir) / "data.json").read_text(encoding="utf-8"))
     except (FileNotFoundError, NotADirectoryError):
         raise BadInput(f"expected a run directory with config.json and data.json, got {run_dir}") from None
-    return Config(**values), ImageSpec.from_dict(data["images"])
+    config = Config.read(values)
+    restore(config.sources)
+    return config, ImageSpec.from_dict(data["images"])
+
+
+def _uncompiled(config: Config) -> Config:
+    """Without compiled activations: the machine that loads a run may have no compiler."""
+    return config.replace(compile=False) if "compile" in config.as_dict() else config

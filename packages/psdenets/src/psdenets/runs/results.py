@@ -35,7 +35,7 @@ class History(NamedTuple):
 def write_results(run: RunDir, config: Config, model: ImageClassifier, test: Images, history: History) -> str:
     """Evaluate the model on the test images, write all results, and return the summary to print."""
     atomically(run.file("model.safetensors"), lambda path: save_weights(model.state_dict(), path))
-    predictions = predict(model, test, config.final_samples, generator(config.seed, "final"))
+    predictions = predict(model, test, config.system.final_samples, generator(config.seed, "final"))
     metrics = {
         **predictions.metrics(),
         "seconds": round(history.seconds, 3),

@@ -57,7 +57,7 @@ class Display(AbstractContextManager["Display"], ABC):
 
     def speed(self, trainer: Trainer) -> float:
         """Images a second since the session began, evaluations included."""
-        return trainer.config.batch_size / self._seconds_a_step()
+        return trainer.options.batch_size / self._seconds_a_step()
 
     def _seconds_a_step(self) -> float:
         return (time.perf_counter() - self.started) / self.seen
@@ -80,7 +80,7 @@ class Lines(Display):
             self.last = time.perf_counter()
             at = trainer.at
             self.say(
-                f"epoch {at.epoch + 1}/{trainer.config.epochs} batch {at.batch}/{trainer.batches}: "
+                f"epoch {at.epoch + 1}/{trainer.options.epochs} batch {at.batch}/{trainer.batches}: "
                 f"loss {report.loss:.4f}, accuracy {report.accuracy:.1%}, {pace(self.speed(trainer))}"
             )
 
@@ -127,8 +127,8 @@ class Live(Display):
         self.console.print(text, highlight=False, markup=False)
 
     def show_step(self, trainer: Trainer, report: StepReport) -> None:
-        at, config = trainer.at, trainer.config
-        self.bars.update(self.epochs, total=config.epochs, completed=at.epoch)
+        at = trainer.at
+        self.bars.update(self.epochs, total=trainer.options.epochs, completed=at.epoch)
         self.bars.update(self.batches, total=trainer.batches, completed=at.batch)
         left = (trainer.steps - at.step) * self._seconds_a_step()
         self.numbers = (

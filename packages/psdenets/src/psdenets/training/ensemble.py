@@ -1,4 +1,4 @@
-"""An ensemble as one run: its members are runs under members/, trained one after the other, resumed where they were."""
+"""An ensemble as one run: its members are runs under members/, trained one after the other and resumed one by one."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from psdenets.runs.results import History, write_results
 from psdenets.training.session import begin, descend, device_of, resume_command
 
 
-def train_members(config: Config, run: RunDir) -> int:
-    """Train what is missing, then join; returns the exit status."""
+def fit(config: Config, run: RunDir) -> int:
+    """Train the members that are not finished, then join them; returns the exit status."""
     splits = load_splits(config)
     begin(run, config, splits)
-    members = [RunDir(run.path / "members" / str(k)) for k in range(config.members)]
+    members = [RunDir(run.path / "members" / str(k)) for k in range(config.system.ensemble.members)]
     for k, member in enumerate(members):
         if member.finished:
             continue
-        sys.stdout.write(f"member {k + 1} of {config.members}\n")
+        sys.stdout.write(f"member {k + 1} of {len(members)}\n")
         status = descend(member_config(config, k, str(member.path)), member, resume_command(run.path))
         if status:
             return status

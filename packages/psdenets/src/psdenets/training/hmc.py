@@ -1,4 +1,4 @@
-"""Sampling by HMC as a run: chains under chains/, one after the other; what it costs is printed before it begins."""
+"""Sampling by HMC as a run: chains under chains/, one after the other; the estimated cost is printed first."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from psdenets.models.hmc.diagnostics import Mixing, full_size_cost, pyro_module,
 from psdenets.models.hmc.hamiltonian import Chain
 from psdenets.models.hmc.model import HMC
 from psdenets.models.nets.resnet import ResNet
+from psdenets.options.baselines import HmcOptions
 from psdenets.runs.directory import RunDir
 from psdenets.runs.files import write_lines
 from psdenets.runs.results import History, write_results
@@ -27,9 +28,9 @@ _TIMED = 500  # images on which a gradient is timed
 _HELD_OUT = 50  # validation images whose predictions should mix
 
 
-def sample(config: Config, run: RunDir) -> int:
-    """Sample what is missing, say how it mixed, write the results; returns the exit status."""
-    pyro_module("infer.mcmc")  # where it is missing, nothing is begun
+def fit(config: Config, run: RunDir) -> int:
+    """Sample the chains that are not finished, print how they mixed, write the results; returns the exit status."""
+    pyro_module("infer.mcmc")  # raises before anything is written
     torch.set_num_threads(config.threads or 1)
     splits = load_splits(config)
     model = HMC(config, splits.spec)
@@ -45,16 +46,17 @@ def sample(config: Config, run: RunDir) -> int:
     )
     with stoppable() as asked:
         try:
-            chains = run_chains(model, x, labels, run.file("chains"), _progress(config, asked))
+            chains = run_chains(model, x, labels, run.file("chains"), _progress(config.system.hmc, asked))
         except Stopped:
-            sys.stdout.write(f"stopped; finished chains are saved; go on with: {resume_command(run.path)}\n")
+            sys.stdout.write(f"stopped, finished chains are saved; resume with: {resume_command(run.path)}\n")
             return INTERRUPTED
     model.keep(chains)
     mixing = model.mixing(x, labels, to_unit(splits.val.pixels[:_HELD_OUT]))
     sys.stdout.write(mixing_table(chains, mixing))
     write_lines(run.file("metrics.jsonl"), [_record(k, chain) for k, chain in enumerate(chains)])
+    hmc = config.system.hmc
     facts: dict[str, Any] = {
-        "transitions": config.chains * (config.warmup + config.draws),
+        "transitions": hmc.chains * (hmc.warmup + hmc.draws),
         "accept": [chain.accept for chain in chains],
         "divergences": [chain.divergences for chain in chains],
         "mixing": {name: values._asdict() for name, values in mixing.items()},
@@ -64,9 +66,9 @@ def sample(config: Config, run: RunDir) -> int:
     return 0
 
 
-def _progress(config: Config, asked: list[int]) -> Callable[[], None]:
-    """Called after each transition: stops where that was asked for, and says now and then how far it is."""
-    done, total, said = 0, config.chains * (config.warmup + config.draws), time.perf_counter()
+def _progress(hmc: HmcOptions, asked: list[int]) -> Callable[[], None]:
+    """A function to call after each transition: stops if that was asked for, and reports progress now and then."""
+    done, total, said = 0, hmc.chains * (hmc.warmup + hmc.draws), time.perf_counter()
 
     def after_draw() -> None:
         nonlocal done, said

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 def estimate(model: HMC, x: Tensor, labels: Tensor, images: int) -> Cost:
     """What sampling given so many images would take, from gradients timed on those few in x."""
     w = model.draws.new_zeros(model.network.size)
-    return cost_of(model.config, images, seconds_per_gradient(model.log_density(x, labels), w) / len(x))
+    return cost_of(model.config.system.hmc, images, seconds_per_gradient(model.log_density(x, labels), w) / len(x))
 
 
 def run_chains(
@@ -35,18 +35,24 @@ def run_chains(
     Chain k is a function of (seed, k), so that a run killed between or within chains ends with the same bytes. It
     begins at a draw of the prior: chains begun apart are what R-hat asks for.
     """
-    c = model.config
+    c, hmc = model.config, model.config.system.hmc
     log_density = model.log_density(x, labels)
     chains = []
-    for k in range(c.chains):
+    for k in range(hmc.chains):
         path, origin = folder / f"chain-{k}.safetensors", _origin(c, k, len(x))
         if not path.exists():
-            w0 = c.prior_std * torch.randn(
+            w0 = hmc.prior_std * torch.randn(
                 model.network.size, generator=generator(c.seed, "chain-start", k), dtype=torch.float64
             )
             seed = seed_of(c.seed, "chain", k)
             chain = sample_chain(
-                log_density, w0, warmup=c.warmup, draws=c.draws, leapfrog=c.leapfrog, seed=seed, after_draw=after_draw
+                log_density,
+                w0,
+                warmup=hmc.warmup,
+                draws=hmc.draws,
+                leapfrog=hmc.leapfrog,
+                seed=seed,
+                after_draw=after_draw,
             )
             _save_chain(path, chain, origin)
         chains.append(_load_chain(path, origin))
@@ -54,9 +60,10 @@ def run_chains(
 
 
 def _origin(config: Config, k: int, images: int) -> dict[str, Any]:
-    """What a chain is a function of, beside the pixels."""
+    """What a chain is a function of, apart from the pixels."""
     names = ("dataset", "width", "prior_std", "warmup", "draws", "leapfrog", "seed")
-    return {"chain": k, "images": images, **{name: getattr(config, name) for name in names}}
+    values = config.as_dict()
+    return {"chain": k, "images": images, **{name: values[name] for name in names}}
 
 
 def _save_chain(path: Path, chain: Chain, origin: dict[str, Any]) -> None:

@@ -1,4 +1,4 @@
-"""A Laplace approximation of a run that is finished already: `--model resnet32-laplace --laplace-of RUN_DIR`."""
+"""`--model resnet32-laplace`: train a ResNet or take a finished run (`--laplace-of`), then fit its last layer."""
 
 from __future__ import annotations
 
@@ -10,11 +10,13 @@ from psdenets.config import Config
 from psdenets.data import load_splits
 from psdenets.errors import BadInput
 from psdenets.models.laplace import fitted, laplace_torch, resnet_in
+from psdenets.models.point import resnet
+from psdenets.options.systems import Resnet32Options
 from psdenets.runs.directory import RunDir
 from psdenets.runs.files import read_json, read_lines, write_lines
 from psdenets.runs.loading import load, read_config
 from psdenets.runs.results import History, write_results
-from psdenets.training.session import begin, device_of
+from psdenets.training.session import begin, descend, device_of
 
 _ITS_OWN = (
     "model",
@@ -30,19 +32,30 @@ _ITS_OWN = (
 )
 
 
+def fit(config: Config, run: RunDir) -> int:
+    """Train a ResNet, or take that of --laplace-of, and fit its last layer; returns the exit status."""
+    laplace_torch()  # raises now, not after an hour of training
+    if config.system.laplace.laplace_of is not None:
+        return approximate(config, run)
+    return descend(
+        config,
+        run,
+        build=resnet,
+        finish=lambda model, splits: fitted(config, splits.spec, resnet_in(model), splits.train),
+    )
+
+
 def approximate(config: Config, run: RunDir) -> int:
-    """Fit to the training images of that run; returns the exit status."""
-    source = Path(str(config.laplace_of))
+    """Fit to the training images of a finished run; returns the exit status."""
+    source = Path(config.system.laplace.laplace_of)
     trained, _ = read_config(source)
-    if trained.model != "resnet32":
+    if not isinstance(trained.system, Resnet32Options):
         raise BadInput(
             f"expected a run of --model resnet32, whose last layer is linear and whose weights are numbers, "
             f"got {source} of --model {trained.model}"
         )
-    config = trained.replace(
-        **{name: getattr(config, name) for name in _ITS_OWN}, data_root=config.data_root or trained.data_root
-    )
-    laplace_torch()
+    own = config.as_dict()
+    config = trained.replace(**{name: own[name] for name in _ITS_OWN}, data_root=config.data_root or trained.data_root)
     splits = load_splits(config)
     model = load(source, device_of(config.device))
     begin(run, config, splits)

@@ -1,8 +1,8 @@
-"""The training loop: a state that can be stopped, saved and taken up again after any step, to the same bits.
+"""The training loop: a state that can be stopped, saved and resumed after any step, with bit-identical results.
 
 Data order, augmentation and noise are functions of (seed, epoch or step), see `psdenets.seeds`; the learning rate and
-kappa are functions of the step. So weights, averages, Adam's moments, the position and the epoch's own predictions are
-all there is to save.
+kappa are functions of the step. So a checkpoint consists of weights, averages, Adam's moments, the position, and the
+predictions made so far in the epoch.
 """
 
 from __future__ import annotations
@@ -25,23 +25,26 @@ from psdenets.data.images import to_unit
 from psdenets.data.spec import ImageSpec
 from psdenets.models.base import ImageClassifier
 from psdenets.models.psde import Classifier
-from psdenets.models.registry import trainable_of
+from psdenets.options.training import TrainingOptions
 from psdenets.runs.predictions import Predictions, predict
 from psdenets.seeds import generator
-from psdenets.systems import PROCESSES
+from psdenets.systems import SYSTEMS
 from psdenets.training.checkpoint import Snapshot
-from psdenets.training.micro_batches import in_pieces, kept_by_an_image, size_for
-from psdenets.training.objective import kappa_at, mean_nll, with_kl
+from psdenets.training.micro_batches import kept_by_an_image, size_for
+from psdenets.training.objective import kappa_at
 from psdenets.training.schedules import rate
+from psdenets.training.step import Losses, TrainingStep
 from sdeweights import NonFiniteState, WeightProcess
+
+Build = Callable[[Config, ImageSpec], ImageClassifier]
 
 
 class Diverged(ArithmeticError):
-    """Training left the finite numbers."""
+    """Training produced a NaN or infinity."""
 
 
 class StepReport(NamedTuple):
-    """What one step has to say: the objective and its parts, all of this batch."""
+    """Loss, its parts and the accuracy of one batch."""
 
     loss: float
     nll: float
@@ -51,7 +54,7 @@ class StepReport(NamedTuple):
 
 @dataclass
 class Position:
-    """How far training has come. ``seconds`` is training time, over all resumptions."""
+    """How far training has come. `seconds` is the training time, summed over all resumptions."""
 
     epoch: int = 0
     batch: int = 0
@@ -68,64 +71,72 @@ class Position:
 
 
 class Trainer:
-    """A model in training."""
+    """A model in training.
+
+    Args:
+        config: of the run.
+        splits: the images.
+        device: where to train.
+        build: (config, spec) -> the model to train; by default the one that the system builds.
+    """
 
     _order: Tensor
     _probs: list[Tensor]
     _labels: list[Tensor]
     _sums: dict[str, float]
 
-    def __init__(self, config: Config, splits: Splits, device: torch.device) -> None:
-        self.config, self.splits, self.device = config, splits, device
-        self.model = trainable_of(config, splits.spec).to(device)
-        self.averaged = copy.deepcopy(self.model).requires_grad_(False) if config.ema else None
+    def __init__(self, config: Config, splits: Splits, device: torch.device, build: Build | None = None) -> None:
+        self.config, self.options, self.splits, self.device = config, config.training, splits, device
+        n_train = len(splits.train)
+        self.model: ImageClassifier = (build or SYSTEMS[config.model].build)(config, splits.spec).to(device)
+        self.averaged = copy.deepcopy(self.model).requires_grad_(False) if self.options.ema else None
         self.best: dict[str, Tensor] = {}
-        self.optimizer = _adam(self.model, config)
+        self.losses = TrainingStep(
+            self.model, self.model.likelihood, n_train, self.options.samples, _piece(self.model, config)
+        )
+        self.optimizer = _adam(self.model, self.options)
         self.at = Position()
-        self.piece = _piece(config, splits.spec)
-        self.batches = len(splits.train) // config.batch_size
-        self.steps = self.batches * config.epochs
+        self.batches = n_train // self.options.batch_size
+        self.steps = self.batches * self.options.epochs
         self._start_epoch()
 
     @property
     def evaluated(self) -> ImageClassifier:
-        """The model that is evaluated: the averaged one where there is one."""
+        """The model that is evaluated: the averaged one if there is one."""
         return self.model if self.averaged is None else self.averaged
 
     def step(self) -> StepReport:
         """One step of Adam on the next batch."""
         started = time.perf_counter()
-        config, at = self.config, self.at
+        options, at = self.options, self.at
         x, labels = self._batch()
         for group in self.optimizer.param_groups:
-            group["lr"] = group["share"] * config.lr * rate(config.schedule, at.step / self.steps)
-        kappa = kappa_at(at.step / self.batches, config.kl_weight, config.kappa_warmup)
+            group["lr"] = group["share"] * options.lr * rate(options.schedule, at.step / self.steps)
+        kappa = kappa_at(at.step / self.batches, self.config.system.kl_weight or 0.0, options.kappa_warmup)
         try:
-            weights = self.model.draw(config.samples, generator(config.seed, "noise", at.step))
             self.optimizer.zero_grad()
-            logits, nll = self._logits_and_nll(x, labels, weights)
-            loss = with_kl(nll, weights.kl, self.model.head_kl(), kappa, len(self.splits.train))
-            self._descend(loss.loss)
+            losses: Losses = self.losses(x, labels, generator(self.config.seed, "noise", at.step), kappa)
+            self._descend(losses.loss)
         except (NonFiniteState, RuntimeError) as error:
             if isinstance(error, NonFiniteState) or "non-finite" in str(error):
                 raise Diverged(f"epoch {at.epoch + 1}, batch {at.batch + 1}: {error}") from None
             raise
         self._average()
-        report = self._note(loss.loss, loss.nll, loss.kl + loss.head_kl, logits, labels)
+        report = self._note(losses, labels)
         at.batch += 1
         at.step += 1
         at.seconds += time.perf_counter() - started
         return report
 
     def finish_epoch(self, after_batch: Callable[[], None]) -> dict[str, Any]:
-        """Evaluate after the last batch of an epoch, note the numbers, and go to the next epoch.
+        """Evaluate after the last batch of an epoch, record the metrics, and move to the next epoch.
 
-        The test set is evaluated for the curves alone: what is kept is chosen by the validation set.
+        The test set is evaluated for the curves alone: the weights to keep are selected on the validation set.
         """
         started = time.perf_counter()
-        config, at = self.config, self.at
+        seed, samples, at = self.config.seed, self.options.epoch_samples, self.at
         val, test = (
-            self.predict(images, config.epoch_samples, generator(config.seed, part, at.epoch), after_batch).metrics()
+            self.predict(images, samples, generator(seed, part, at.epoch), after_batch).metrics()
             for part, images in (("val", self.splits.val), ("test", self.splits.test))
         )
         better = at.best_val is None or (val["accuracy"], -val["nll"]) > at.best_val
@@ -160,7 +171,13 @@ class Trainer:
 
     def chosen(self) -> dict[str, Tensor]:
         """The weights to keep: the last, or those of the best validation accuracy."""
-        return self.best if self.config.select == "best" and self.best else self.evaluated.state_dict()
+        return self.best if self.options.select == "best" and self.best else self.evaluated.state_dict()
+
+    def finished(self) -> ImageClassifier:
+        """A classifier with the weights to keep, ready to predict."""
+        model = self.evaluated
+        model.load_state_dict(self.chosen())
+        return model.eval().requires_grad_(False)
 
     def snapshot(self) -> Snapshot:
         """Everything that an exact resumption needs."""
@@ -197,31 +214,25 @@ class Trainer:
             self._sums = dict(snapshot.values["sums"])
 
     def _batch(self) -> tuple[Tensor, Tensor]:
-        config, at = self.config, self.at
-        size = config.batch_size
+        seed, at = self.config.seed, self.at
+        size = self.options.batch_size
         images = self.splits.train.take(self._order[at.batch * size : (at.batch + 1) * size])
-        pixels = augmented(images.pixels, config.augment, generator(config.seed, "augment", at.step))
+        pixels = augmented(images.pixels, self.options.augment, generator(seed, "augment", at.step))
         return to_unit(pixels.to(self.device)), images.labels.to(self.device)
-
-    def _logits_and_nll(self, x: Tensor, labels: Tensor, weights: Any) -> tuple[Tensor, Tensor]:
-        if self.piece < len(x) and isinstance(self.model, Classifier):
-            return in_pieces(self.model, x, labels, weights, self.piece)
-        logits = self.model.logits(x, weights)
-        return logits, mean_nll(logits, labels)
 
     def _descend(self, loss: Tensor) -> None:
         loss.backward()  # type: ignore[no-untyped-call]
-        most = math.inf if self.config.clip is None else self.config.clip
+        most = math.inf if self.options.clip is None else self.options.clip
         nn.utils.clip_grad_norm_(self.model.parameters(), most, error_if_nonfinite=True)
         self.optimizer.step()
 
     @torch.no_grad()
     def _average(self) -> None:
-        """EMA with decay min(ema, (1 + k) / (10 + k)): the first steps, far from the end, are soon forgotten."""
+        """EMA with decay min(ema, (1 + k) / (10 + k)), so that the first steps are soon forgotten."""
         if self.averaged is None:
             return
         k = self.at.step
-        decay = min(self.config.ema, (1 + k) / (10 + k))
+        decay = min(self.options.ema, (1 + k) / (10 + k))
         for mean, p in zip(self.averaged.parameters(), self.model.parameters(), strict=True):
             mean.lerp_(p, 1 - decay)
         for kept, now in zip(self.averaged.buffers(), self.model.buffers(), strict=True):
@@ -233,38 +244,40 @@ class Trainer:
         )
         self._probs, self._labels, self._sums = [], [], {"loss": 0.0, "kl": 0.0}
 
-    def _note(self, loss: Tensor, nll: Tensor, kl: Tensor, logits: Tensor, labels: Tensor) -> StepReport:
-        probs, labels = self.model.likelihood.predictive(logits).mean(0), labels.cpu()
+    def _note(self, losses: Losses, labels: Tensor) -> StepReport:
+        probs, labels = self.model.likelihood.predictive(losses.logits).mean(0), labels.cpu()
         self._probs.append(probs)
         self._labels.append(labels)
-        report = StepReport(loss.item(), nll.item(), kl.item(), (probs.argmax(-1) == labels).double().mean().item())
+        loss, nll, kl = losses.loss.item(), losses.nll.item(), (losses.kl + losses.head_kl).item()
+        report = StepReport(loss, nll, kl, (probs.argmax(-1) == labels).double().mean().item())
         self._sums["loss"] += report.loss
         self._sums["kl"] += report.kl
         return report
 
     def _train_metrics(self) -> dict[str, float]:
-        """Of the predictions made while training: each batch just before its step. ``loss`` is the mean objective."""
+        """Metrics of the predictions made while training, each batch before its step; `loss` is the mean objective."""
         probs, labels = torch.cat(self._probs).numpy()[None], torch.cat(self._labels).numpy()
         metrics = Predictions(np.asarray(probs), labels, self._sums["kl"] / self.at.batch).metrics()
         return {"loss": self._sums["loss"] / self.at.batch, **metrics}
 
 
-def _piece(config: Config, spec: ImageSpec) -> int:
-    """Images that go forth and back at once."""
-    if config.piece is not None or config.model not in PROCESSES:
-        return config.piece or config.batch_size
+def _piece(model: ImageClassifier, config: Config) -> int | None:
+    """Images per micro-batch; None for whole batches."""
+    options = config.training
+    if options.piece is not None or not isinstance(model, Classifier):
+        return options.piece
     try:
-        return size_for(config.batch_size, kept_by_an_image(config, spec))
-    except NonFiniteState:  # the first step will say so
-        return config.batch_size
+        return size_for(options.batch_size, kept_by_an_image(config, model.spec))
+    except NonFiniteState:  # the first step will report it
+        return None
 
 
-def _adam(model: nn.Module, config: Config) -> torch.optim.Adam:
+def _adam(model: nn.Module, options: TrainingOptions) -> torch.optim.Adam:
     """Adam with a learning rate of its own for the drifts f_q of weight processes."""
     processes = [module for module in model.modules() if isinstance(module, WeightProcess)]
     drifts = {p for process in processes if isinstance(process.drift, nn.Module) for p in process.drift.parameters()}
     groups = [
         {"params": [p for p in model.parameters() if p not in drifts], "share": 1.0},
-        {"params": [p for p in model.parameters() if p in drifts], "share": config.drift_lr},
+        {"params": [p for p in model.parameters() if p in drifts], "share": options.drift_lr},
     ]
-    return torch.optim.Adam([group for group in groups if group["params"]], lr=config.lr, fused=True)
+    return torch.optim.Adam([group for group in groups if group["params"]], lr=options.lr, fused=True)

@@ -1,9 +1,9 @@
-"""Gradients of a batch, piece by piece: given the weights, images are independent.
+"""Gradients of a batch in micro-batches ("pieces"): given the weights, images are independent.
 
     d/dw mean NLL  =  sum over pieces of  d/dw (NLL of the piece / images of the batch)
 
-Each piece goes forth and back before the next one starts, so memory is that of a piece. The weight path is sampled
-once: pieces meet at a copy of it, whose gradient then goes on through the path.
+The forward and backward pass of a piece are done before the next piece starts, so memory is that of one piece. The
+weight path is sampled once; pieces accumulate their gradients in a copy of it, from which they continue into the path.
 """
 
 from __future__ import annotations
@@ -17,32 +17,34 @@ from torch import Tensor
 
 from psdenets.models.psde import Classifier, Weights
 from psdenets.nn.heads import HeadWeights
-from psdenets.training.objective import mean_nll
 
 if TYPE_CHECKING:
     from psdenets.config import Config
     from psdenets.data.spec import ImageSpec
+    from psdenets.models.likelihoods import Likelihood
 
 _STATES = 2 * 10**9  # bytes kept for the backward pass; two gigabytes leave room on any machine that trains
 
 
 class Pieces(NamedTuple):
-    """What a batch has to say: its logits (S, N, C) without a graph, and a stand-in for its mean NLL.
+    """Outputs (S, N, K) of a batch without their graph, and its mean NLL.
 
-    ``nll`` has the value of the mean NLL, and its backward pass carries the gradient that the pieces have gathered.
+    The backward pass of `nll` carries the gradient that the pieces have accumulated.
     """
 
     logits: Tensor
     nll: Tensor
 
 
-def in_pieces(model: Classifier, x: Tensor, labels: Tensor, weights: Weights, size: int) -> Pieces:
-    """Forward and backward passes of ``size`` images at a time, as far as the weights."""
+def in_pieces(
+    model: Classifier, likelihood: Likelihood, x: Tensor, labels: Tensor, weights: Weights, size: int
+) -> Pieces:
+    """Forward and backward passes of `size` images at a time, as far as the weights."""
     copies = _copies(weights)
     logits, nll = [], x.new_zeros(())
     for images, answers in zip(torch.split(x, size), torch.split(labels, size), strict=True):
         out = model.logits(images, copies)
-        part = mean_nll(out, answers) * (len(images) / len(x))
+        part = likelihood.mean_nll(out, answers) * (len(images) / len(x))
         part.backward()  # type: ignore[no-untyped-call]
         logits.append(out.detach())
         nll += part.detach()
@@ -52,7 +54,7 @@ def in_pieces(model: Classifier, x: Tensor, labels: Tensor, weights: Weights, si
 
 
 def size_for(batch: int, kept: int) -> int:
-    """Images of a piece, when each image keeps so many bytes: as few pieces as fit, of equal size but for the last.
+    """Images per piece if each image keeps `kept` bytes: as few pieces as fit, all but the last of equal size.
 
     Example: 128 images of 27 MB are two pieces.
         >>> size_for(128, 27 * 10**6), size_for(32, 27 * 10**6), size_for(128, 10**10)
@@ -63,16 +65,17 @@ def size_for(batch: int, kept: int) -> int:
 
 
 def kept_by_an_image(config: Config, spec: ImageSpec) -> int:
-    """Bytes that the backward pass of one image keeps at its peak, those of the weights aside.
+    """Bytes that the backward pass keeps per image at its peak, without those of the weights.
 
-    Counted for backpropagation; the other modes keep that of some steps, see `sdeweights.gradients`.
+    Counted for backpropagation; the other modes keep the states of some of the steps, see `sdeweights.gradients`.
     """
     model = Classifier(config.replace(gradient="backprop", compile=False), spec)
-    weights = _copies(model.draw(config.samples, torch.Generator().manual_seed(0)))
+    weights = _copies(model.draw(config.training.samples, torch.Generator().manual_seed(0)))
     one, two = (_kept(model, torch.zeros(n, spec.channels, spec.height, spec.width), weights) for n in (1, 2))
-    root = max(1, math.isqrt(config.steps))
-    steps = {"backprop": config.steps, "checkpoint": root + math.ceil(config.steps / root), "adjoint": 2}
-    return math.ceil((two - one) * min(1.0, steps[config.gradient] / config.steps))
+    steps: int = config.system.flow.steps
+    root = max(1, math.isqrt(steps))
+    kept = {"backprop": steps, "checkpoint": root + math.ceil(steps / root), "adjoint": 2}
+    return math.ceil((two - one) * min(1.0, kept[config.system.process.gradient] / steps))
 
 
 def _kept(model: Classifier, images: Tensor, weights: Weights) -> int:

@@ -13,8 +13,6 @@ from typing import NamedTuple
 
 from torch import Tensor
 
-from psdenets.models.likelihoods import CATEGORICAL
-
 
 class Loss(NamedTuple):
     """The loss and its parts, all scalars; the KLs are without their weights."""
@@ -25,12 +23,11 @@ class Loss(NamedTuple):
     head_kl: Tensor
 
 
-def objective(logits: Tensor, labels: Tensor, kl: Tensor, head_kl: Tensor, kappa: float, n_train: int) -> Loss:
-    """Loss of a batch.
+def objective(nll: Tensor, kl: Tensor, head_kl: Tensor, kappa: float, n_train: int) -> Loss:
+    """Loss of a batch from its mean NLL and its KLs.
 
     Args:
-        logits: (S, N, C).
-        labels: (N,).
+        nll: mean NLL over samples and images.
         kl: 1/2 int |u|^2 of each sample, or the KL of a mean-field baseline, (S,).
         head_kl: KL of the head, weighted by 1 / n_train whatever kappa is.
         kappa: weight of int |u|^2.
@@ -38,16 +35,6 @@ def objective(logits: Tensor, labels: Tensor, kl: Tensor, head_kl: Tensor, kappa
 
     Example: over 100 images a path KL of 3 adds 2 * kappa * 3 / 100, and a head KL of 3 adds 3 / 100.
     """
-    return with_kl(mean_nll(logits, labels), kl, head_kl, kappa, n_train)
-
-
-def mean_nll(logits: Tensor, labels: Tensor) -> Tensor:
-    """Mean NLL over images and samples, from logits (S, N, C) and labels (N,)."""
-    return CATEGORICAL.mean_nll(logits, labels)
-
-
-def with_kl(nll: Tensor, kl: Tensor, head_kl: Tensor, kappa: float, n_train: int) -> Loss:
-    """Loss of a batch from its mean NLL and its KLs."""
     mean_kl = kl.mean()
     return Loss(nll + (2 * kappa * mean_kl + head_kl) / n_train, nll, mean_kl, head_kl)
 

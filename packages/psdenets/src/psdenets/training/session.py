@@ -1,4 +1,4 @@
-"""One training session of a run: set up or take up again, train, save when told to stop, and write the results."""
+"""One training session of a run: start or resume, train, save when told to stop, and write the results."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import shlex
 import signal
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
@@ -18,53 +18,52 @@ from psdenets.data import Splits, load_splits
 from psdenets.data.spec import ImageSpec
 from psdenets.errors import BadInput
 from psdenets.models.base import ImageClassifier
-from psdenets.models.registry import trainable_of
 from psdenets.nn.scales import block_shapes
+from psdenets.references import sources
 from psdenets.runs.directory import RunDir
 from psdenets.runs.files import write_lines
 from psdenets.runs.results import History, write_results
-from psdenets.systems import FLOWS, MEAN_FIELD
+from psdenets.systems import SYSTEMS
 from psdenets.training.allocator import keep_freed_memory
 from psdenets.training.checkpoint import Checkpoints
 from psdenets.training.display import Display, display_on
-from psdenets.training.loop import Diverged, Trainer
+from psdenets.training.loop import Build, Diverged, Trainer
 
 _NUMBERS_WORTH_THREADS = 2**18
-INTERRUPTED = 130  # what shells call a command ended by Ctrl-C
+INTERRUPTED = 130  # exit status of a command ended by Ctrl-C
 
 
 class Stopped(Exception):
-    """Somebody asked the session to stop."""
+    """The session was asked to stop."""
 
 
 def train(config: Config, run: RunDir) -> int:
     """Train until done, out of time, stopped or diverged; returns the exit status."""
-    if config.model == "ensemble":
-        from psdenets.training.ensemble import train_members
-
-        return train_members(config, run)
-    if config.model == "hmc":
-        from psdenets.training.hmc import sample
-
-        return sample(config, run)
-    if config.laplace_of is not None:
-        from psdenets.training.laplace import approximate
-
-        return approximate(config, run)
-    return descend(config, run, resume_command(run.path))
+    status: int = SYSTEMS[config.model].fit(config, run)
+    return status
 
 
-def descend(config: Config, run: RunDir, resume_with: str) -> int:
-    """Train one network by Adam; ``resume_with`` is what a person types to go on."""
-    if config.model == "resnet32-laplace":
-        from psdenets.models.laplace import laplace_torch
+def descend(
+    config: Config,
+    run: RunDir,
+    resume_with: str | None = None,
+    build: Build | None = None,
+    finish: Callable[[ImageClassifier, Splits], ImageClassifier] = lambda model, _: model,
+) -> int:
+    """Train one network by Adam; returns the exit status.
 
-        laplace_torch()  # an hour of training before it turns out to be missing would be lost
+    Args:
+        config: of the run.
+        run: its directory.
+        resume_with: the command that resumes the run, if it is not that of `run`.
+        build: (config, spec) -> the network to train; by default the one that the system builds.
+        finish: what follows training: (trained network, images) -> the classifier to keep.
+    """
     keep_freed_memory()
     device = device_of(config.device)
     splits = load_splits(config)
     torch.set_num_threads(config.threads or threads_for(config, splits.spec))
-    trainer = Trainer(config, splits, device)
+    trainer = Trainer(config, splits, device, build)
     begin(run, config, splits)
     checkpoints = Checkpoints(run.file("checkpoints"))
     snapshot = checkpoints.load()
@@ -76,28 +75,28 @@ def descend(config: Config, run: RunDir, resume_with: str) -> int:
             _fit(trainer, run, checkpoints, display, asked)
         except Stopped:
             checkpoints.save(trainer.at.place, trainer.snapshot())
-            display.say(f"stopped and saved; go on with: {resume_with}")
+            display.say(f"stopped, checkpoint saved; resume with: {resume_with or resume_command(run.path)}")
             return INTERRUPTED
         except Diverged as error:
             display.say(f"training diverged at {error}; try a smaller --lr, --sigma or --clip")
             return 1
-    return _finish(trainer, run)
+    return _write(trainer, run, finish)
 
 
 def _fit(trainer: Trainer, run: RunDir, checkpoints: Checkpoints, display: Display, asked: list[int]) -> None:
-    """Epoch after epoch, with checkpoints between."""
-    config = trainer.config
+    """Epoch after epoch, with checkpoints between them."""
+    options = trainer.options
     saved = time.perf_counter()
 
     def stop_if_asked() -> None:
         if asked:
             raise Stopped
 
-    while trainer.at.epoch < config.epochs:
+    while trainer.at.epoch < options.epochs:
         while trainer.at.batch < trainer.batches and not _out_of_time(trainer):
             display.step(trainer, trainer.step())
             stop_if_asked()
-            if time.perf_counter() - saved >= config.checkpoint_seconds:
+            if time.perf_counter() - saved >= options.checkpoint_seconds:
                 checkpoints.save(trainer.at.place, trainer.snapshot())
                 saved = time.perf_counter()
         if trainer.at.batch == 0:
@@ -109,98 +108,81 @@ def _fit(trainer: Trainer, run: RunDir, checkpoints: Checkpoints, display: Displ
         saved = time.perf_counter()
         if _out_of_time(trainer):
             display.say(
-                f"--max-seconds {config.max_seconds:g} are over after {trainer.at.step} of {trainer.steps} steps"
+                f"--max-seconds {options.max_seconds:g} are over after {trainer.at.step} of {trainer.steps} steps"
             )
             return
         stop_if_asked()
 
 
 def _out_of_time(trainer: Trainer) -> bool:
-    limit = trainer.config.max_seconds
+    limit = trainer.options.max_seconds
     return limit is not None and trainer.at.seconds >= limit
 
 
 def begin(run: RunDir, config: Config, splits: Splits) -> None:
-    """Write what the run was told, where it was not begun before."""
+    """Write the config of a new run, with the files of the user's own code; does nothing for a run that exists."""
     if not run.holds_run:
+        config = config.replace(sources=sources(config.references))
         run.begin(config, splits.spec, {name: len(getattr(splits, name)) for name in ("train", "val", "test")})
 
 
-def _finish(trainer: Trainer, run: RunDir) -> int:
-    config, at = trainer.config, trainer.at
+def _write(trainer: Trainer, run: RunDir, finish: Callable[[ImageClassifier, Splits], ImageClassifier]) -> int:
+    at = trainer.at
     started = time.perf_counter()
-    model = _finished(trainer)
+    model = finish(trainer.finished(), trainer.splits).to(trainer.device)
     facts = {
         "epochs": at.epoch,
         "steps": at.step,
-        "selected_epoch": at.best_epoch if config.select == "best" else at.epoch,
+        "selected_epoch": at.best_epoch if trainer.options.select == "best" else at.epoch,
     }
     history = History(at.history, at.seconds + time.perf_counter() - started, facts)
-    sys.stdout.write(write_results(run, config, model, trainer.splits.test, history))
+    sys.stdout.write(write_results(run, trainer.config, model, trainer.splits.test, history))
     return 0
 
 
-def _finished(trainer: Trainer) -> ImageClassifier:
-    """The system with the weights to keep, after what follows training: the Laplace approximation, where asked for."""
-    config, splits = trainer.config, trainer.splits
-    model = trainable_of(config, splits.spec)
-    model.load_state_dict({name: tensor.cpu() for name, tensor in trainer.chosen().items()})
-    model = model.to(trainer.device).eval().requires_grad_(False)
-    if config.model == "resnet32-laplace":
-        from psdenets.models.laplace import fitted, resnet_in
-
-        return fitted(config, splits.spec, resnet_in(model), splits.train).to(trainer.device)
-    return model
-
-
 def _opening(config: Config, splits: Splits, trainer: Trainer, run: RunDir) -> str:
-    numbers = sum(trainer.model.parameter_counts().values())
-    noisy = config.cut != "none" or config.model in MEAN_FIELD
-    noise = f"kappa {config.kl_weight:g} (temperature {2 * config.kl_weight:g})" if noisy else "no noise"
-    name = f"psde with cut {config.cut}" if config.model == "psde" else config.model
+    parameters = sum(trainer.model.parameter_counts().values())
+    kappa = config.system.kl_weight
+    noise = "no noise" if kappa is None else f"kappa {kappa:g} (temperature {2 * kappa:g})"
     begun = f", from epoch {trainer.at.epoch + 1} batch {trainer.at.batch + 1}" if trainer.at.step else ""
     sizes = f"{len(splits.train)} training, {len(splits.val)} validation, {len(splits.test)} test images"
     return (
         f"{config.dataset}: {sizes} of {splits.spec.size}\n"
-        f"{name}, {numbers:,} trained numbers, {noise}; run directory {run.path}{begun}"
+        f"{config.title}, {parameters:,} parameters, {noise}; run directory {run.path}{begun}"
     )
 
 
 def resume_command(path: Path) -> str:
-    """The command that goes on with a run."""
+    """The command that resumes a run."""
     return f"python -m psdenets.train --out {shlex.quote(str(path))} --resume"
 
 
 def threads_for(config: Config, spec: ImageSpec) -> int:
-    """One where a layer's result is so small that threads would only wait for each other, else torch's choice.
+    """One if a layer's result is so small that threads would only wait for each other, else torch's choice.
 
     A step on the digits took 94 ms on one thread and 531 ms on two, on two cores that other programs used as well.
     """
-    flows = config.model in FLOWS
-    largest = max(height * width for _, height, width in (block_shapes(config, spec) if flows else [_shape(spec)]))
-    small = config.batch_size * config.width * largest < _NUMBERS_WORTH_THREADS
+    shapes = [(spec.channels, spec.height, spec.width)] if config.system.flow is None else block_shapes(config, spec)
+    largest = max(height * width for _, height, width in shapes)
+    small = config.training.batch_size * config.system.net.width * largest < _NUMBERS_WORTH_THREADS
     return 1 if small else torch.get_num_threads()
 
 
-def _shape(spec: ImageSpec) -> tuple[int, int, int]:
-    return (spec.channels, spec.height, spec.width)
-
-
 def device_of(name: str) -> torch.device:
-    """The device of a --device flag; auto prefers an accelerator."""
+    """The device that --device names; auto is CUDA if it is available, else the CPU."""
     if name == "auto":
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
     try:
         device = torch.device(name)
         torch.zeros(1, device=device)
     except (RuntimeError, AssertionError, NotImplementedError):
-        raise BadInput(f"expected a --device that this machine has, got {name}") from None
+        raise BadInput(f"--device {name}: not available on this machine") from None
     return device
 
 
 @contextmanager
 def stoppable() -> Iterator[list[int]]:
-    """A list that is filled when Ctrl-C or a termination signal comes; a second one ends the process at once."""
+    """A list that Ctrl-C and termination signals are appended to; a second signal ends the process at once."""
     asked: list[int] = []
 
     def handler(number: int, frame: FrameType | None) -> None:

@@ -22,7 +22,7 @@ from torch import Tensor
 from psdenets.errors import BadInput
 
 if TYPE_CHECKING:
-    from psdenets.config import Config
+    from psdenets.options.baselines import HmcOptions
 
 _TWO_HOURS = 7200.0
 _NUMBERS_AT_ONCE = 2**22  # 32 MB: pyro's effective sample size holds (draws / 2)^2 numbers a quantity
@@ -104,9 +104,9 @@ class Cost:
         return f"{self.images:,} images x {self.gradients:,} gradients is about {duration(self.seconds)} here"
 
 
-def cost_of(config: Config, images: int, seconds_per_image: float) -> Cost:
-    """chains x (warmup + draws) x leapfrog gradients; the search for a first step size adds a few dozen a chain."""
-    return Cost(images, config.chains * (config.warmup + config.draws) * config.leapfrog, seconds_per_image)
+def cost_of(hmc: HmcOptions, images: int, seconds_per_image: float) -> Cost:
+    """chains x (warmup + draws) x leapfrog gradients; the search for a first step size adds a few dozen per chain."""
+    return Cost(images, hmc.chains * (hmc.warmup + hmc.draws) * hmc.leapfrog, seconds_per_image)
 
 
 def full_size_cost(seconds_per_image: float) -> Cost:

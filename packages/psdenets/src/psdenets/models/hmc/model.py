@@ -105,8 +105,9 @@ class HMC(ImageClassifier):
 
     def __init__(self, config: Config, spec: ImageSpec) -> None:
         super().__init__(config, spec)
-        self.network = Perceptron(spec.channels * spec.height * spec.width, config.width, len(spec.classes))
-        self.register_buffer("draws", torch.zeros(config.chains, config.draws, self.network.size, dtype=torch.float64))
+        hmc = config.system.hmc
+        self.network = Perceptron(spec.channels * spec.height * spec.width, config.system.net.width, len(spec.classes))
+        self.register_buffer("draws", torch.zeros(hmc.chains, hmc.draws, self.network.size, dtype=torch.float64))
 
     def keep(self, chains: Sequence[Chain]) -> None:
         """Predict with these chains from now on."""
@@ -140,7 +141,7 @@ class HMC(ImageClassifier):
 
     def log_density(self, x: Tensor, labels: Tensor) -> LogDensity:
         """w -> log posterior of w given these images, up to log p(D)."""
-        features, prior_std = self.features(x), self.config.prior_std
+        features, prior_std = self.features(x), self.config.system.hmc.prior_std
         return lambda w: log_posterior(w, features, labels, self.network, prior_std)
 
     @torch.no_grad()

@@ -5,12 +5,17 @@ scales of  [conv 3x3, relu] ... pool 2x2  ->  W h + b,     channels doubling fro
 
 from __future__ import annotations
 
-from typing import final
+from typing import TYPE_CHECKING, final
 
 from torch import Tensor, nn
 
 from psdenets.errors import BadInput
 from psdenets.nn.fast.layout import channels_last
+from psdenets.seeds import seeded
+
+if TYPE_CHECKING:
+    from psdenets.config import Config
+    from psdenets.data.spec import ImageSpec
 
 
 @final
@@ -48,6 +53,13 @@ class ConvNet(nn.Module):
         """Logits."""
         out: Tensor = self.head(self.features(x))
         return out
+
+
+def convnet_of(config: Config, spec: ImageSpec) -> ConvNet:
+    """The convolutional network of a config, with fresh weights."""
+    net = config.system.net
+    with seeded(config.seed, "network"):
+        return ConvNet((spec.channels, spec.height, spec.width), len(spec.classes), net.scales, net.width)
 
 
 def _conv(c_in: int, c_out: int) -> nn.Conv2d:

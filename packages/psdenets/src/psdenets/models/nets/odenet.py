@@ -12,17 +12,17 @@ import torch
 from torch import Tensor, nn
 from torchdiffeq import odeint
 
-from psdenets.config import ADAPTIVE
 from psdenets.models.psde import Classifier, Hidden
 from psdenets.nn.fast.layout import channels_last, gradient_channels_last
 from psdenets.nn.hidden_drifts import hidden_drift
 from psdenets.nn.scales import block_shapes, first_of_scales, lifted
 from psdenets.nn.space_to_depth import space_to_depth
-from psdenets.seeds import generator
+from psdenets.seeds import generator, seeded
 
 if TYPE_CHECKING:
     from psdenets.config import Config
     from psdenets.data.spec import ImageSpec
+    from psdenets.options.network import FlowOptions
 
 
 @final
@@ -46,7 +46,7 @@ class ODENet(nn.Module):
         for b, f_h in enumerate(self.blocks):
             if b in self.squeezed_before:
                 h = space_to_depth(h)
-            h = gradient_channels_last(solved(f_h, channels_last(h), self.config))
+            h = gradient_channels_last(solved(f_h, channels_last(h), self.config.system.flow))
         return h.flatten(1)
 
     def forward(self, x: Tensor) -> Tensor:
@@ -55,23 +55,30 @@ class ODENet(nn.Module):
         return out
 
 
+def odenet_of(config: Config, spec: ImageSpec) -> ODENet:
+    """The ODENet of a config, with fresh weights."""
+    with seeded(config.seed, "network"):
+        return ODENet(config, spec)
+
+
 def _drift(config: Config, channels: int, g: torch.Generator) -> nn.Module:
-    f_h = hidden_drift(config.block, channels, config.width, config.activation, g)
+    flow = config.system.flow
+    f_h = hidden_drift(flow.block, channels, config.system.net.width, flow.activation, g)
     with torch.no_grad():
         for p in f_h.parameters():
-            p.mul_(config.gain)
+            p.mul_(flow.gain)
     return f_h
 
 
-def solved(f_h: nn.Module, h0: Tensor, config: Config) -> Tensor:
-    """h at t = 1: ``config.steps`` steps of a fixed scheme, or as many as an adaptive one needs."""
+def solved(f_h: nn.Module, h0: Tensor, flow: FlowOptions) -> Tensor:
+    """h at t = 1: `flow.steps` steps of a fixed scheme, or as many as an adaptive one needs."""
     ends = torch.tensor([0.0, 1.0], dtype=h0.dtype, device=h0.device)
-    if config.hidden_method in ADAPTIVE:
-        path = odeint(f_h, h0, ends, method=config.hidden_method, rtol=config.rtol, atol=config.atol)
+    if flow.adaptive:
+        path = odeint(f_h, h0, ends, method=flow.hidden_method, rtol=flow.rtol, atol=flow.atol)
     else:
-        ts = torch.linspace(0, 1, config.steps + 1, dtype=h0.dtype, device=h0.device)
+        ts = torch.linspace(0, 1, flow.steps + 1, dtype=h0.dtype, device=h0.device)
         options = {"grid_constructor": lambda _f, _h, _t: ts}
-        path = odeint(f_h, h0, ends, method=config.hidden_method, options=options)
+        path = odeint(f_h, h0, ends, method=flow.hidden_method, options=options)
     return cast("Tensor", path[-1])
 
 

@@ -8,12 +8,17 @@ pads with zero channels, so that shortcuts have no weights. With 5-5-5 blocks it
 
 from __future__ import annotations
 
-from typing import final
+from typing import TYPE_CHECKING, final
 
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 from psdenets.nn.fast.layout import channels_last
+from psdenets.seeds import seeded
+
+if TYPE_CHECKING:
+    from psdenets.config import Config
+    from psdenets.data.spec import ImageSpec
 
 _GROUPED = 8  # channels of a group under group normalisation
 
@@ -61,6 +66,13 @@ class ResNet(nn.Module):
         """Logits."""
         out: Tensor = self.head(self.features(x))
         return out
+
+
+def resnet_of(config: Config, spec: ImageSpec) -> ResNet:
+    """The ResNet of a config, with fresh weights."""
+    net = config.system.net
+    with seeded(config.seed, "network"):
+        return ResNet(spec.channels, len(spec.classes), net.scales, net.width, config.system.resnet.norm)
 
 
 @final

@@ -1,0 +1,83 @@
+"""The help of `python -m psdenets.train`: the most used flags, and all flags in groups that fit a screen."""
+
+from __future__ import annotations
+
+import textwrap
+import typing
+from typing import Literal
+
+from psdenets.config import GROUPS, Known, known_options
+from psdenets.errors import BadInput
+from psdenets.options.fields import flag
+from psdenets.systems import SYSTEMS
+
+_USAGE = """usage: python -m psdenets.train [--FLAG VALUE ...]
+
+Train an image classifier whose weights are noisy on part of depth or on part of their coordinates.
+Without flags: the handwritten digits of scikit-learn, noise on the last tenth of depth.
+"""
+COMMANDS = {
+    "resume": "resume the run in --out if one exists",
+    "config": "take values from this YAML or JSON file; flags override it",
+    "print_config": "print all values and exit",
+    "list_presets": "print the presets and exit",
+    "help": "print this text, or with the name of a group its flags",
+    "help_all": "print all groups",
+}
+_MOST_USED = """
+cut order ratio share t1 t2 at_t2 scope model head preset dataset data_root limit_train limit_test epochs steps
+batch_size samples test_samples kappa seed out device max_seconds
+"""
+_COLUMN, _WIDTH = 21, 110
+
+
+def command_flag(name: str) -> str:
+    """The spelling of a flag that is not an option: --print_config has an underscore."""
+    return "--print_config" if name == "print_config" else flag(name)
+
+
+def most_used() -> str:
+    """Usage, the most used flags, and the names of the groups."""
+    known = known_options()
+    lines = [
+        _USAGE,
+        "Most used flags:",
+        *(_line(flag(name), _described(known[name])) for name in _MOST_USED.split()),
+        "",
+    ]
+    lines += [*(_line(command_flag(name), text) for name, text in COMMANDS.items()), ""]
+    groups = ", ".join(group.replace(" ", "-") for group in GROUPS)
+    lines += ["All flags: --help-all, or --help GROUP with GROUP one of", f"  {groups}, systems", ""]
+    return "\n".join(lines)
+
+
+def group_help(name: str) -> str:
+    """The flags of one group, or the table of systems."""
+    if name == "systems":
+        return "\n".join(["systems (--model):", *(_line(s.name, s.summary) for s in SYSTEMS.values()), ""])
+    title = name.replace("-", " ")
+    if title not in GROUPS:
+        names = ", ".join(group.replace(" ", "-") for group in GROUPS)
+        raise BadInput(f"expected --help with one of {names}, systems, got {name}")
+    chosen = {key: option for key, option in known_options().items() if option.group == title}
+    return "\n".join([f"{title}:", *(_line(flag(key), _described(option)) for key, option in chosen.items()), ""])
+
+
+def all_groups() -> str:
+    """All flags, group after group."""
+    return "\n".join(group_help(name.replace(" ", "-")) for name in (*GROUPS, "systems"))
+
+
+def _described(option: Known) -> str:
+    choices = typing.get_args(option.kind) if typing.get_origin(option.kind) is Literal else option.registry or ()
+    listed = f" {{{', '.join(choices)}}}" if choices else ""
+    default = f" (default {option.default})" if option.default not in (None, False) else ""
+    return f"{option.text}{listed}{default}"
+
+
+def _line(name: str, text: str) -> str:
+    """Two columns; a name that is too long for the first stands on a line of its own."""
+    indent = " " * _COLUMN
+    lead = f"  {name}".ljust(_COLUMN) if len(name) + 3 < _COLUMN else f"  {name}\n{indent}"
+    body = textwrap.wrap(text, _WIDTH - _COLUMN) or [""]
+    return lead + f"\n{indent}".join(body)

@@ -1,0 +1,69 @@
+"""Options of the other systems of the paper's Table 1."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+from psdenets.options.fields import above, at_least, check, option
+
+
+@dataclass(frozen=True)
+class MeanFieldOptions:
+    """Independent Gaussians for the weights of a network."""
+
+    group: ClassVar[str] = "other systems"
+
+    prior_std: float = option(0.1, "prior N(0, std^2) of mean-field and HMC weights", above(0))
+    log_std: float = option(-4.0, "initial log standard deviation of mean-field weights")
+    noise: Literal["local", "weights"] = option(
+        "local", "mean-field linear layers in training: draw outputs per image (local), or the weights"
+    )
+
+    def __post_init__(self) -> None:
+        check(self)
+
+
+@dataclass(frozen=True)
+class EnsembleOptions:
+    """Networks that differ by their seed."""
+
+    group: ClassVar[str] = "other systems"
+
+    member: Literal["resnet32", "odenet"] = option("resnet32", "the system that an ensemble consists of")
+    members: int = option(3, "number of members of an ensemble", at_least(1))
+
+    def __post_init__(self) -> None:
+        check(self)
+
+
+@dataclass(frozen=True)
+class LaplaceOptions:
+    """Laplace approximation of the last layer."""
+
+    group: ClassVar[str] = "other systems"
+
+    hessian: Literal["full", "kron", "diag"] = option("kron", "structure of the last layer's Laplace approximation")
+    predictive: Literal["sampled", "probit"] = option(
+        "sampled", "Laplace: average over samples, or the probit approximation"
+    )
+    laplace_of: str | None = option(None, "take the network of this finished resnet32 run instead of training one")
+
+    def __post_init__(self) -> None:
+        check(self)
+
+
+@dataclass(frozen=True)
+class HmcOptions:
+    """Hamiltonian Monte Carlo over a small perceptron."""
+
+    group: ClassVar[str] = "other systems"
+
+    prior_std: float = option(0.1, "prior N(0, std^2) of mean-field and HMC weights", above(0))
+    chains: int = option(4, "number of HMC chains", at_least(1))
+    warmup: int = option(200, "HMC transitions per chain that adapt step size and mass, and are discarded", at_least(1))
+    draws: int = option(200, "HMC transitions per chain that are kept", at_least(1))
+    leapfrog: int = option(50, "leapfrog steps per HMC transition", at_least(1))
+
+    def __post_init__(self) -> None:
+        check(self)

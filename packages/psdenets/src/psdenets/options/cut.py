@@ -1,0 +1,133 @@
+"""Which weights are noisy, and over which part of depth."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+from psdenets.errors import BadInput
+from psdenets.options.fields import OPEN_UNIT, SIZES, Rule, check, flag, option
+
+
+@dataclass(frozen=True)
+class CutOptions:
+    """Which weights are noisy, and over which part of depth.
+
+    Example:
+        >>> CutOptions(cut="vertical", order="sde-first", ratio=0.25).window
+        (0.0, 0.25)
+    """
+
+    group: ClassVar[str] = "cut"
+
+    cut: Literal["none", "full", "vertical", "horizontal", "both"] = option(
+        "vertical", "noise nowhere, everywhere, on part of depth, on part of the weights, or both"
+    )
+    order: Literal["ode-first", "sde-first"] = option("ode-first", "stochastic depth last or first")
+    ratio: float = option(
+        0.1, "stochastic share of depth in a vertical cut", Rule("in (0, 1]", lambda value: 0 < value <= 1)
+    )
+    share: float = option(0.5, "stochastic share of the weights in a horizontal cut", OPEN_UNIT)
+    t1: float | None = option(None, "start of the stochastic depth, instead of --order and --ratio")
+    t2: float | None = option(None, "end of the stochastic depth, instead of --order and --ratio")
+    at_t2: Literal["continue", "fixed", "learned"] = option("continue", "value of the noisy weights after t2")
+    scope: Literal["block", "network"] = option(
+        "block", "apply the vertical cut in every block, or once over the whole network"
+    )
+    sde_steps: int | None = option(
+        None, "steps of the stochastic depth (default: in proportion, but at least two if --steps allows)"
+    )
+    drift_deterministic: str | None = option(
+        None, "hidden sizes of the deterministic half of f_q on a horizontal cut (default: --drift)", SIZES
+    )
+
+    def __post_init__(self) -> None:
+        check(self)
+        for name in ("t1", "t2"):
+            if getattr(self, name) is not None and not self.vertical:
+                raise BadInput(_only_with(name, "vertical or both", self.cut))
+        if (self.t1 is None) != (self.t2 is None):
+            raise BadInput(f"expected --t1 and --t2 together, got t1={self.t1}, t2={self.t2}")
+        t1, t2 = self.window
+        if not 0 <= t1 < t2 <= 1:
+            raise BadInput(f"expected 0 <= t1 < t2 <= 1, got t1={t1}, t2={t2}")
+        if self.at_t2 != "continue" and (not self.vertical or t2 == 1):
+            raise BadInput(
+                f"expected --at-t2 {self.at_t2} with depth left after t2 < 1, got --cut {self.cut} with t2={t2:g}"
+            )
+        if self.scope == "network" and not self.vertical:
+            raise BadInput(f"expected --scope network with --cut vertical or both only, got it with --cut {self.cut}")
+        if self.sde_steps is not None and self.phases == 1:
+            raise BadInput(f"expected --sde-steps with part of depth stochastic only, got it with --cut {self.cut}")
+
+    @property
+    def vertical(self) -> bool:
+        """Whether part of depth is noisy."""
+        return self.cut in ("vertical", "both")
+
+    @property
+    def horizontal(self) -> bool:
+        """Whether part of the weights is noisy."""
+        return self.cut in ("horizontal", "both")
+
+    @property
+    def window(self) -> tuple[float, float]:
+        """(t1, t2) of the stochastic depth; all of it if the cut is not vertical."""
+        if not self.vertical:
+            return (0.0, 1.0)
+        if self.t1 is not None and self.t2 is not None:
+            return (self.t1, self.t2)
+        return (1 - self.ratio, 1.0) if self.order == "ode-first" else (0.0, self.ratio)
+
+    @property
+    def phases(self) -> int:
+        """Number of intervals of depth that the cut makes."""
+        t1, t2 = self.window
+        return 1 if self.cut == "none" else (t1 > 0) + 1 + (t2 < 1)
+
+    @property
+    def noisy_share(self) -> float:
+        """Share of weights times share of depth that is noisy; 0 without noise."""
+        if self.cut == "none":
+            return 0.0
+        by_depth = self.ratio if self.vertical else 1.0
+        if self.t1 is not None and self.t2 is not None:
+            by_depth = self.t2 - self.t1
+        return by_depth * (self.share if self.horizontal else 1.0)
+
+    @property
+    def slug(self) -> str:
+        """For directory names: "vertical-ode-first", "full"."""
+        return f"{self.cut}-{self.order}" if self.vertical else self.cut
+
+    @property
+    def words(self) -> str:
+        """For readers: "noise for depth in (0.9, 1)"."""
+        t1, t2 = self.window
+        window = f"noise for depth in ({t1:g}, {t2:g})"
+        share = f"{self.share:.0%} of the weights noisy"
+        return {
+            "none": "no noise",
+            "full": "all weights noisy",
+            "vertical": window,
+            "horizontal": share,
+            "both": f"{share}, {window}",
+        }[self.cut]
+
+    def idle(self) -> dict[str, str]:
+        """Options that have no effect given the others, with the message for someone who sets them."""
+        found = {}
+        if not self.vertical:
+            for name in ("ratio", "order", "at_t2", "scope", "sde_steps"):
+                found[name] = _only_with(name, "vertical or both", self.cut)
+        if not self.horizontal:
+            for name in ("share", "drift_deterministic"):
+                found[name] = _only_with(name, "horizontal or both", self.cut)
+        if self.t1 is not None:
+            message = "expected either --t1 and --t2 or --ratio and --order, got both"
+            found |= {"ratio": message, "order": message}
+        return found
+
+
+def _only_with(name: str, cuts: str, cut: str) -> str:
+    return f"expected {flag(name)} with --cut {cuts} only, got it with --cut {cut}"

@@ -1,0 +1,111 @@
+"""Fields of option groups: a default, a help text, a type, and a rule that every value has to satisfy."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import types
+import typing
+from collections.abc import Callable, Mapping
+from typing import Any, Literal, NamedTuple
+
+from psdenets.errors import BadInput
+from psdenets.references import is_reference
+
+
+class Rule(NamedTuple):
+    """A condition on a value, and the words for it: "expected --epochs at least 1, got 0"."""
+
+    words: str
+    holds: Callable[[Any], bool]
+
+
+def at_least(n: float) -> Rule:
+    """value >= n."""
+    return Rule(f"at least {n}", lambda value: value >= n)
+
+
+def above(n: float) -> Rule:
+    """value > n."""
+    return Rule(f"above {n}", lambda value: value > n)
+
+
+OPEN_UNIT = Rule("in (0, 1)", lambda value: 0 < value < 1)
+SIZES = Rule(
+    'like "2-2-2", every number at least 1',
+    lambda value: all(part.isdecimal() and int(part) >= 1 for part in value.split("-")),
+)
+
+
+def one_of(registry: Mapping[str, str]) -> Rule:
+    """A name in a registry, or `module:attribute`."""
+    return Rule(
+        f"to be one of {', '.join(registry)} or module:attribute",
+        lambda value: value in registry or is_reference(value),
+    )
+
+
+def option(default: Any, text: str, rule: Rule | None = None, registry: Mapping[str, str] | None = None) -> Any:
+    """A field with a help text; its rule is that of the registry if it has one."""
+    rule = one_of(registry) if registry is not None else rule
+    return dataclasses.field(default=default, metadata={"help": text, "rule": rule, "registry": registry})
+
+
+def flag(name: str) -> str:
+    """The command-line spelling of a field: at_t2 is --at-t2."""
+    return "--" + name.replace("_", "-")
+
+
+def check(group: Any) -> None:
+    """Raise `BadInput` for the first field whose value has the wrong type or breaks its rule."""
+    hints = typing.get_type_hints(type(group))
+    for item in dataclasses.fields(group):
+        if "help" not in item.metadata:
+            continue
+        value, rule = getattr(group, item.name), item.metadata["rule"]
+        if _is(value, float | None) and hints[item.name] in (float, float | None):
+            value = value if value is None else float(value)
+            object.__setattr__(group, item.name, value)
+        if not _is(value, hints[item.name]):
+            raise BadInput(f"expected {flag(item.name)} to be {kind_words(hints[item.name])}, got {value}")
+        if value is not None and rule is not None and not rule.holds(value):
+            shown = repr(value) if isinstance(value, str) else value
+            raise BadInput(f"expected {flag(item.name)} {rule.words}, got {shown}")
+
+
+def _is(value: Any, kind: Any) -> bool:
+    if typing.get_origin(kind) is Literal:
+        return value in typing.get_args(kind)
+    if isinstance(kind, types.UnionType):
+        return any(_is(value, inner) for inner in typing.get_args(kind))
+    if kind is float:
+        return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+    return isinstance(value, kind) and not (kind is int and isinstance(value, bool))
+
+
+def kind_words(kind: Any) -> str:
+    """A type in words: "a whole number", "one of 'none', 'full'"."""
+    if typing.get_origin(kind) is Literal:
+        return f"one of {', '.join(map(repr, typing.get_args(kind)))}"
+    if isinstance(kind, types.UnionType):
+        return kind_words(typing.get_args(kind)[0])
+    return {int: "a whole number", float: "a number", bool: "true or false"}.get(kind, "text")
+
+
+def from_text(kind: Any, text: str) -> Any:
+    """The value that a command line or a file spells as text; the text itself if it is no such value.
+
+    Example:
+        >>> from_text(float | None, "1e-3"), from_text(float | None, "null"), from_text(int, "many")
+        (0.001, None, 'many')
+    """
+    kinds = typing.get_args(kind) if isinstance(kind, types.UnionType) else (kind,)
+    if type(None) in kinds and text == "null":
+        return None
+    for number in (int, float):
+        if number in kinds:
+            try:
+                return number(text)
+            except ValueError:
+                return text
+    return {"true": True, "false": False}.get(text, text) if bool in kinds else text

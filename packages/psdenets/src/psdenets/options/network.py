@@ -1,0 +1,83 @@
+"""The network: its size, and for networks of continuous depth the hidden drift f_h and how h is integrated."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+from psdenets.options.fields import SIZES, above, at_least, check, option
+from psdenets.registries import HIDDEN_DRIFTS
+
+ADAPTIVE = ("bosh3", "dopri5", "dopri8")
+
+
+@dataclass(frozen=True)
+class NetOptions:
+    """Size of a network."""
+
+    group: ClassVar[str] = "network"
+
+    blocks: str = option("1", 'blocks per scale, e.g. "2-2-2"; images are halved between scales', SIZES)
+    width: int = option(32, "channels inside f_h, or of the first scale of a ResNet", at_least(1))
+
+    def __post_init__(self) -> None:
+        check(self)
+
+    @property
+    def scales(self) -> tuple[int, ...]:
+        """Blocks per scale: "2-2-2" is (2, 2, 2)."""
+        return tuple(int(part) for part in self.blocks.split("-"))
+
+
+@dataclass(frozen=True)
+class FlowOptions:
+    """Hidden drift f_h, and the scheme that integrates h."""
+
+    group: ClassVar[str] = "network"
+
+    block: str = option(
+        "strided",
+        "hidden drift f_h (also --f-h): a name, or module:attribute of a Python file of your own, which is executed",
+        registry=HIDDEN_DRIFTS,
+    )
+    activation: Literal["softplus", "tanh", "elu", "swish", "rbf"] = option("swish", "activation of f_h")
+    gain: float = option(1.0, "scale of the initial weights of f_h, uniform in +-gain / sqrt(fan-in)", above(0))
+    augment_channels: int = option(4, "zero channels added to the image", at_least(0))
+    squeeze_input: int = option(1, "space-to-depth steps before the first block", at_least(0))
+    steps: int = option(6, "solver steps per block", at_least(1))
+    hidden_method: Literal["euler", "midpoint", "rk4", "reversible_heun", "bosh3", "dopri5", "dopri8"] = option(
+        "euler", "scheme of the hidden state; bosh3, dopri5, dopri8 choose their own steps"
+    )
+    rtol: float = option(1e-3, "relative tolerance of an adaptive scheme", above(0))
+    atol: float = option(1e-3, "absolute tolerance of an adaptive scheme", above(0))
+    compile: bool = option(False, "compile the activations; needs a C++ compiler, and seconds for every image shape")
+
+    def __post_init__(self) -> None:
+        check(self)
+
+    @property
+    def adaptive(self) -> bool:
+        """Whether the scheme of h chooses its own steps."""
+        return self.hidden_method in ADAPTIVE
+
+    def idle(self) -> dict[str, str]:
+        """Options that have no effect given the others, with the message for someone who sets them."""
+        found: dict[str, str] = {}
+        if not self.adaptive:
+            message = f"expected --rtol and --atol with an adaptive scheme, got --hidden-method {self.hidden_method}"
+            found |= {"rtol": message, "atol": message}
+        if self.block not in HIDDEN_DRIFTS:
+            found["compile"] = f"expected --compile with a hidden drift of psdenets, got --block {self.block}"
+        return found
+
+
+@dataclass(frozen=True)
+class ResnetOptions:
+    """What only a ResNet has."""
+
+    group: ClassVar[str] = "other systems"
+
+    norm: Literal["batch", "group", "none"] = option("batch", "normalisation layers of a ResNet")
+
+    def __post_init__(self) -> None:
+        check(self)

@@ -1,0 +1,54 @@
+"""The process that the weights follow in depth,  dw = f_q(t, w) dt + g dB, and the head after it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+from psdenets.options.fields import SIZES, above, at_least, check, option
+from psdenets.registries import PRIORS
+
+
+@dataclass(frozen=True)
+class ProcessOptions:
+    """Prior, posterior drift f_q, solvers and gradient."""
+
+    group: ClassVar[str] = "weight process"
+
+    sigma: float = option(0.05, "diffusion of the prior", above(0))
+    theta: float = option(1.0, "mean reversion of the Ornstein-Uhlenbeck prior", at_least(0))
+    prior: str = option(
+        "ou", "prior of the weights: a name, or module:attribute of your own file, which is executed", registry=PRIORS
+    )
+    drift: str = option("2-128-2", "hidden sizes of f_q (of its stochastic half on a horizontal cut)", SIZES)
+    solver: str = option(
+        "euler", "scheme of the stochastic phase: euler, heun, midpoint, milstein, sra1, torchsde:METHOD"
+    )
+    ode_solver: str = option("euler", "scheme of deterministic phases: euler, midpoint, rk4, torchdiffeq:METHOD")
+    gradient: Literal["backprop", "checkpoint", "adjoint"] = option("backprop", "what the backward pass keeps")
+
+    def __post_init__(self) -> None:
+        check(self)
+
+    def idle(self) -> dict[str, str]:
+        """Options that have no effect given the others, with the message for someone who sets them."""
+        return {"theta": "expected --theta with --prior ou, got --prior brownian"} if self.prior == "brownian" else {}
+
+
+@dataclass(frozen=True)
+class HeadOptions:
+    """The last linear layer."""
+
+    group: ClassVar[str] = "head"
+
+    head: Literal["deterministic", "meanfield"] = option("deterministic", "the last linear layer")
+    prior_std: float = option(0.1, "prior N(0, std^2) of mean-field and HMC weights", above(0))
+    log_std: float = option(-4.0, "initial log standard deviation of mean-field weights")
+
+    def __post_init__(self) -> None:
+        check(self)
+
+    def idle(self) -> dict[str, str]:
+        """Options that have no effect given the others, with the message for someone who sets them."""
+        message = "expected --prior-std and --log-std with --head meanfield, got a deterministic head"
+        return {} if self.head == "meanfield" else {"prior_std": message, "log_std": message}

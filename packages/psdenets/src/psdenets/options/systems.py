@@ -1,0 +1,231 @@
+"""The options of each system, composed of groups. What a system does not look at is not among them.
+
+`config.system` is one of these. Groups that a system does not have are None.
+"""
+
+# ruff: noqa: RUF009 - `part` is `dataclasses.field` with metadata
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from psdenets.errors import BadInput
+from psdenets.options.baselines import EnsembleOptions, HmcOptions, LaplaceOptions, MeanFieldOptions
+from psdenets.options.cut import CutOptions
+from psdenets.options.network import FlowOptions, NetOptions, ResnetOptions
+from psdenets.options.parts import flattened, groups_of, part
+from psdenets.options.process import HeadOptions, ProcessOptions
+from psdenets.options.training import PredictionOptions, TrainingOptions
+
+_KL = ("samples", "epoch_samples", "kappa", "kappa_warmup")
+_PROCESS = ("drift_lr", "kappa_base", "piece")
+_ONE_SAMPLE: dict[str, Any] = {"only": ("likelihood",), "test_samples": 1}
+
+
+def _training(*extra: str) -> Any:
+    """The options of gradient descent; of those that concern a KL or a weight process, only the named ones."""
+    return part(TrainingOptions, without=[name for name in (*_KL, *_PROCESS) if name not in extra])
+
+
+@dataclass(frozen=True)
+class SystemOptions:
+    """The groups that are asked for in general, and the rules between groups."""
+
+    net: NetOptions = part(NetOptions)
+    prediction: PredictionOptions = part(PredictionOptions)
+    training: TrainingOptions | None = None
+    cut: CutOptions | None = None
+    flow: FlowOptions | None = None
+    resnet: ResnetOptions | None = None
+    mean_field: MeanFieldOptions | None = None
+
+    def __post_init__(self) -> None:
+        if self.flow is not None:
+            _check_method(self.flow, moving_weights=self.cut is not None)
+            if self.cut is not None:
+                _check_steps(self.cut, self.flow.steps)
+        batch_norm = self.resnet is not None and self.resnet.norm == "batch"
+        if batch_norm and self.training is not None and self.training.batch_size < 2:
+            raise BadInput(f"expected --batch-size of 2 or more with --norm batch, got {self.training.batch_size}")
+
+    @property
+    def final_samples(self) -> int:
+        """Weight samples of the final evaluation."""
+        return self.prediction.test_samples
+
+    @property
+    def kl_weight(self) -> float | None:
+        """kappa; None if there is no KL."""
+        if self.training is None:
+            return None
+        if self.mean_field is not None:
+            return self.training.kl_weight(0.0)
+        noisy_share = 0.0 if self.cut is None else self.cut.noisy_share
+        return self.training.kl_weight(noisy_share) if noisy_share > 0 else None
+
+    @property
+    def slug(self) -> str | None:
+        """For directory names, if the name of the system does not say enough."""
+        return None
+
+    @property
+    def words(self) -> str | None:
+        """For titles, if the name of the system does not say enough."""
+        return None
+
+    def flat(self) -> dict[str, Any]:
+        """All values by flat name."""
+        return flattened(self)
+
+    def idle(self) -> dict[str, str]:
+        """Options that have no effect given the others, with the message for someone who sets them."""
+        groups = [group for group in groups_of(self) if hasattr(group, "idle")]
+        return {name: message for group in groups for name, message in group.idle().items()}
+
+
+@dataclass(frozen=True)
+class PsdeOptions(SystemOptions):
+    """Weights that follow an SDE where the cut says so, and an ODE elsewhere."""
+
+    cut: CutOptions = part(CutOptions)
+    flow: FlowOptions = part(FlowOptions, without=("rtol", "atol"))
+    process: ProcessOptions = part(ProcessOptions)
+    head: HeadOptions = part(HeadOptions)
+    training: TrainingOptions = _training(*_KL, *_PROCESS)
+
+    @property
+    def slug(self) -> str | None:
+        return self.cut.slug
+
+    @property
+    def words(self) -> str | None:
+        return f"cut {self.cut.cut}: {self.cut.words}"
+
+
+@dataclass(frozen=True)
+class SdeBnnOptions(SystemOptions):
+    """The fully stochastic network."""
+
+    cut: CutOptions = part(CutOptions, only=(), cut="full")
+    flow: FlowOptions = part(FlowOptions, without=("rtol", "atol"))
+    process: ProcessOptions = part(ProcessOptions)
+    head: HeadOptions = part(HeadOptions)
+    training: TrainingOptions = _training(*_KL, *_PROCESS)
+
+
+@dataclass(frozen=True)
+class OdenetOptions(SystemOptions):
+    """An ODENet with one w for all of depth."""
+
+    prediction: PredictionOptions = part(PredictionOptions, **_ONE_SAMPLE)
+    flow: FlowOptions = part(FlowOptions, without=("compile",))
+    training: TrainingOptions = _training()
+
+
+@dataclass(frozen=True)
+class Resnet32Options(SystemOptions):
+    """A ResNet."""
+
+    prediction: PredictionOptions = part(PredictionOptions, **_ONE_SAMPLE)
+    resnet: ResnetOptions = part(ResnetOptions)
+    training: TrainingOptions = _training()
+
+
+@dataclass(frozen=True)
+class MfviOptions(SystemOptions):
+    """A convolutional network with independent Gaussian weights."""
+
+    mean_field: MeanFieldOptions = part(MeanFieldOptions)
+    training: TrainingOptions = _training(*_KL)
+
+
+@dataclass(frozen=True)
+class MfviResnetOptions(SystemOptions):
+    """A ResNet with independent Gaussian weights, in all layers or in the last."""
+
+    resnet: ResnetOptions = part(ResnetOptions)
+    mean_field: MeanFieldOptions = part(MeanFieldOptions)
+    training: TrainingOptions = _training(*_KL)
+
+
+@dataclass(frozen=True)
+class MfviOdenetOptions(SystemOptions):
+    """An ODENet with independent Gaussian weights."""
+
+    flow: FlowOptions = part(FlowOptions, without=("compile",))
+    mean_field: MeanFieldOptions = part(MeanFieldOptions)
+    training: TrainingOptions = _training(*_KL)
+
+
+@dataclass(frozen=True)
+class MfviHyperOdenetOptions(SystemOptions):
+    """An ODENet whose weights follow an ODE in depth, with independent Gaussians for w0 and the drift."""
+
+    cut: CutOptions = part(CutOptions, only=(), cut="none")
+    flow: FlowOptions = part(FlowOptions, without=("rtol", "atol", "compile"))
+    process: ProcessOptions = part(ProcessOptions, only=("theta", "drift", "prior", "ode_solver"))
+    head: HeadOptions = part(HeadOptions, only=())
+    mean_field: MeanFieldOptions = part(MeanFieldOptions)
+    training: TrainingOptions = _training(*_KL, "drift_lr")
+
+
+@dataclass(frozen=True)
+class LaplaceResnetOptions(SystemOptions):
+    """A ResNet with a Laplace approximation of its last layer."""
+
+    prediction: PredictionOptions = part(PredictionOptions, only=("test_samples",))
+    resnet: ResnetOptions = part(ResnetOptions)
+    laplace: LaplaceOptions = part(LaplaceOptions)
+    training: TrainingOptions = _training()
+
+
+@dataclass(frozen=True)
+class HmcSystemOptions(SystemOptions):
+    """Draws of the posterior itself, over a small perceptron."""
+
+    net: NetOptions = part(NetOptions, only=("width",))
+    prediction: PredictionOptions = part(PredictionOptions, only=("test_samples",))
+    hmc: HmcOptions = part(HmcOptions)
+
+
+@dataclass(frozen=True)
+class EnsembleSystemOptions(SystemOptions):
+    """Several networks of one system; `of` holds the options of that system."""
+
+    net: NetOptions = part(NetOptions, only=())
+    prediction: PredictionOptions = part(PredictionOptions, only=())
+    ensemble: EnsembleOptions = part(EnsembleOptions)
+    of: SystemOptions = field(default_factory=Resnet32Options)
+
+    def __post_init__(self) -> None:
+        for name in ("net", "prediction", "training", "flow", "cut"):
+            object.__setattr__(self, name, getattr(self.of, name))
+
+    @property
+    def final_samples(self) -> int:
+        return self.ensemble.members
+
+    def flat(self) -> dict[str, Any]:
+        return {**flattened(self), **self.of.flat()}
+
+    def idle(self) -> dict[str, str]:
+        return self.of.idle()
+
+
+def _check_method(flow: FlowOptions, moving_weights: bool) -> None:
+    if flow.adaptive and moving_weights:
+        raise BadInput(
+            f"expected --hidden-method {flow.hidden_method} with weights that do not change in depth "
+            "(--model odenet or mfvi-odenet), got weights that do"
+        )
+    if flow.hidden_method == "reversible_heun" and not moving_weights:
+        raise BadInput("expected a --hidden-method of torchdiffeq with constant weights, got reversible_heun")
+
+
+def _check_steps(cut: CutOptions, steps: int) -> None:
+    if steps < cut.phases:
+        raise BadInput(f"expected --steps at least {cut.phases}, one for each phase of the cut, got {steps}")
+    most = steps - cut.phases + 1
+    if cut.sde_steps is not None and not 1 <= cut.sde_steps <= most:
+        raise BadInput(f"expected --sde-steps from 1 to {most}, one step left for every phase, got {cut.sde_steps}")

@@ -1,0 +1,81 @@
+"""Training by gradient descent, and the number of weight samples in training and evaluation."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+from psdenets.options.fields import Rule, above, at_least, check, option
+from psdenets.registries import LIKELIHOODS
+
+
+@dataclass(frozen=True)
+class PredictionOptions:
+    """What the outputs of a network mean, and how many weight samples are averaged."""
+
+    group: ClassVar[str] = "training"
+
+    likelihood: str = option(
+        "categorical",
+        "likelihood of the targets: a name, or module:attribute of your own file, which is executed",
+        registry=LIKELIHOODS,
+    )
+    test_samples: int = option(16, "weight samples of the final evaluation", at_least(1))
+
+    def __post_init__(self) -> None:
+        check(self)
+
+
+@dataclass(frozen=True)
+class TrainingOptions:
+    """Adam, epoch after epoch."""
+
+    group: ClassVar[str] = "training"
+
+    epochs: int = option(30, "passes over the training images", at_least(1))
+    batch_size: int = option(64, "images per training step", at_least(1))
+    piece: int | None = option(
+        None,
+        "micro-batch size: images per forward/backward pass; the gradient is unchanged (default: what fits in 2 GB)",
+        at_least(1),
+    )
+    samples: int = option(1, "weight samples per training step; losses are averaged", at_least(1))
+    epoch_samples: int = option(1, "weight samples of the evaluation after each epoch", at_least(1))
+    lr: float = option(0.01, "learning rate of Adam; the highest one under a schedule", above(0))
+    drift_lr: float = option(
+        1.0, "learning rate of f_q as a share of --lr; f_q reads all weights at once and needs less", above(0)
+    )
+    schedule: Literal["constant", "one-cycle", "cosine"] = option("one-cycle", "learning-rate schedule")
+    clip: float | None = option(1.0, "largest norm of the gradient; null for no clipping", above(0))
+    ema: float = option(
+        0.0,
+        "decay of the averaged weights that are evaluated; 0 evaluates the weights themselves",
+        Rule("in [0, 1)", lambda value: 0 <= value < 1),
+    )
+    kappa: float | None = option(
+        None, "weight of int |u|^2; 1/2 is the exact ELBO (default: --kappa-base / noisy share)", at_least(0)
+    )
+    kappa_base: float = option(1e-3, "kappa of a fully stochastic network", at_least(0))
+    kappa_warmup: float = option(0.0, "epochs over which kappa rises from 0", at_least(0))
+    select: Literal["last", "best"] = option("last", "keep the last weights, or those of the best validation accuracy")
+    augment: Literal["none", "jitter", "crop-flip"] = option("jitter", "random changes to training images")
+    max_seconds: float | None = option(None, "stop training after this time, whatever --epochs says", above(0))
+    max_seconds_of: str | None = option(None, "stop training after the time that this finished run took")
+    checkpoint_seconds: float = option(
+        30.0, "time between checkpoints inside an epoch; 0 writes one after every step", at_least(0)
+    )
+
+    def __post_init__(self) -> None:
+        check(self)
+
+    def kl_weight(self, noisy_share: float) -> float:
+        """kappa: that of the flag, or base / noisy share as in the paper's Table 5."""
+        if self.kappa is not None:
+            return self.kappa
+        return self.kappa_base / noisy_share if noisy_share > 0 else self.kappa_base
+
+    def idle(self) -> dict[str, str]:
+        """Options that have no effect given the others, with the message for someone who sets them."""
+        if self.max_seconds_of is None:
+            return {}
+        return {"max_seconds": "expected either --max-seconds or --max-seconds-of, got both"}

@@ -1,0 +1,38 @@
+"""Names that flags accept, and the reference (`module:attribute`) each of them stands for.
+
+Wherever one of these names is accepted, so is a reference to an attribute of a Python file of one's own:
+
+    hidden drift   Drift(channels, width, activation, generator) -> nn.Module of (t, h), h of shape (N, C, H, W);
+                   activation: a function of one tensor
+    prior          prior(sigma=..., theta=...) -> sdeweights.Prior
+    likelihood     Likelihood() -> psdenets.models.likelihoods.Likelihood
+    data set       load(root: Path) -> psdenets.data.Pool, or (pixels, labels, class names) as uint8 and integer arrays
+
+The values are strings, so that `--help` lists the names without importing torch.
+"""
+
+from __future__ import annotations
+
+HIDDEN_DRIFTS = {
+    "strided": "psdenets.nn.hidden_drifts:Strided",
+    "3-1-3": "psdenets.nn.hidden_drifts:three_one_three",
+    "3-3": "psdenets.nn.hidden_drifts:three_three",
+}
+
+PRIORS = {
+    "ou": "sdeweights:OrnsteinUhlenbeck",
+    "brownian": "psdenets.models.priors:brownian",
+}
+
+LIKELIHOODS = {"categorical": "psdenets.models.likelihoods:Categorical"}
+
+DATASETS = {
+    "digits": "psdenets.data.sets:digits",
+    "mnist": "psdenets.data.sets:mnist",
+    "fashion-mnist": "psdenets.data.sets:fashion_mnist",
+    "kmnist": "psdenets.data.sets:kmnist",
+    "cifar10": "psdenets.data.sets:cifar10",
+    "svhn": "psdenets.data.sets:svhn",
+    "omniglot": "psdenets.data.sets:omniglot",
+    "imagefolder": "psdenets.data.sets:imagefolder",
+}

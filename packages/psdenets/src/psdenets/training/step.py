@@ -1,0 +1,63 @@
+"""One training step as one callable module: (images, labels, generator, kappa) -> losses.
+
+Everything between the images and the loss happens inside `forward`, so that a wrapper such as
+DistributedDataParallel sees the whole step.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple, final
+
+import torch
+from torch import Tensor, nn
+
+from psdenets.models.base import ImageClassifier
+from psdenets.models.likelihoods import Likelihood
+from psdenets.models.psde import Classifier
+from psdenets.training.micro_batches import in_pieces
+from psdenets.training.objective import objective
+
+
+class Losses(NamedTuple):
+    """The loss and its parts, scalars without their weights, and the outputs (S, N, K) of the batch."""
+
+    loss: Tensor
+    nll: Tensor
+    kl: Tensor
+    head_kl: Tensor
+    logits: Tensor
+
+
+@final
+class TrainingStep(nn.Module):
+    """Draw weights, carry a batch through them, and compute its loss.
+
+    Args:
+        model: the network to train.
+        likelihood: of the labels given the outputs.
+        n_train: number of training images.
+        samples: weight samples per step.
+        piece: images per micro-batch; by default the whole batch. Only a PSDE-BNN is split.
+    """
+
+    def __init__(
+        self,
+        model: ImageClassifier,
+        likelihood: Likelihood,
+        n_train: int,
+        samples: int = 1,
+        piece: int | None = None,
+    ) -> None:
+        super().__init__()
+        self.model, self.likelihood = model, likelihood
+        self.n_train, self.samples, self.piece = n_train, samples, piece
+
+    def forward(self, images: Tensor, labels: Tensor, generator: torch.Generator | None, kappa: float) -> Losses:
+        """Losses of a batch: images (N, C, H, W) in [0, 1], labels (N,)."""
+        weights = self.model.draw(self.samples, generator)
+        if isinstance(self.model, Classifier) and self.piece is not None and self.piece < len(images):
+            logits, nll = in_pieces(self.model, self.likelihood, images, labels, weights, self.piece)
+        else:
+            logits = self.model.logits(images, weights)
+            nll = self.likelihood.mean_nll(logits, labels)
+        return Losses(*objective(nll, weights.kl, self.model.head_kl(), kappa, self.n_train), logits)

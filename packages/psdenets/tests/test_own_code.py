@@ -1,0 +1,193 @@
+"""A hidden drift, a prior, a likelihood and a data set from a Python file of one's own, through all commands."""
+
+from __future__ import annotations
+
+import json
+import sys
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from psdenets import BadInput, Config, build, load
+from psdenets.data import load_splits
+from psdenets.evaluate import main as evaluate
+from psdenets.predict import main as predict
+from psdenets.references import resolve
+from psdenets.train import main
+
+CODE = """
+import numpy as np
+import torch
+from sklearn.datasets import load_digits
+from torch import nn
+
+from psdenets.models.likelihoods import Categorical
+from sdeweights import OrnsteinUhlenbeck
+
+
+class Drift(nn.Module):
+    def __init__(self, channels, width, activation, generator):
+        super().__init__()
+        self.conv = nn.Conv2d(channels, channels, 3, padding=1)
+        with torch.no_grad():
+            self.conv.weight.copy_(0.1 * torch.randn(self.conv.weight.shape, generator=generator))
+            self.conv.bias.zero_()
+
+    def forward(self, t, h):
+        return torch.tanh(self.conv(h)) * (1 + t)
+
+
+def prior(*, sigma, theta):
+    return OrnsteinUhlenbeck(theta=2 * theta, sigma=sigma)
+
+
+def load(root):
+    digits = load_digits()
+    few = digits.target < 3
+    pixels = np.round(digits.images[few] * (255 / 16)).astype(np.uint8)
+    return pixels, digits.target[few], ["zero", "one", "two"]
+
+
+class HalfTempered(Categorical):
+    def mean_nll(self, outputs, targets):
+        return 0.5 * super().mean_nll(outputs, targets)
+
+
+def number(*args, **kwargs):
+    return 3
+"""
+OWN = ["--f-h", "mynets:Drift", "--prior", "mynets:prior", "--dataset", "mynets:load"]
+OWN += ["--likelihood", "mynets:HalfTempered", "--solver", "euler", "--ode-solver", "euler"]
+BRIEF = ["--epochs", "1", "--width", "4", "--drift", "1-4-1", "--batch-size", "32", "--test-samples", "2"]
+
+
+@pytest.fixture
+def own(tmp_path, monkeypatch):
+    """A directory with mynets.py in it, which is the current one."""
+    (tmp_path / "mynets.py").write_text(CODE)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delitem(sys.modules, "mynets", raising=False)
+    yield tmp_path
+    sys.modules.pop("mynets", None)
+
+
+def forget():
+    sys.modules.pop("mynets", None)
+
+
+def elsewhere(path, monkeypatch):
+    """Another current directory, as a later session has it."""
+    path.mkdir()
+    monkeypatch.chdir(path)
+    forget()
+
+
+def test_own_code_goes_through_all_commands(own, monkeypatch, capsys):
+    run = own / "run"
+    assert main([*OWN, *BRIEF, "--out", str(run)]) == 0
+    config = json.loads((run / "config.json").read_text())
+    assert config["block"] == "mynets:Drift"
+    assert config["sources"]["mynets"]["file"] == str(own / "mynets.py")
+    assert len(config["sources"]["mynets"]["sha256"]) == 64
+    assert "mynets:Drift" in (run / "report.html").read_text()
+
+    elsewhere(own / "other", monkeypatch)
+    model = load(run)
+    process = model.deep_blocks[0].process
+    assert type(model.likelihood).__name__ == "HalfTempered"
+    assert model.spec.classes == ("zero", "one", "two")
+    assert process.prior.drift(process.w0.new_zeros(()), process.w0.detach() * 0 + 1)[0].item() == pytest.approx(-2.0)
+    with np.load(run / "predictions.npz") as archive:
+        assert archive["probs"].shape[2] == 3
+    forget()
+    assert evaluate([str(run), "--samples", "2"]) == 0
+    Image.fromarray(np.zeros((8, 8), np.uint8)).save("black.png")
+    forget()
+    capsys.readouterr()
+    assert predict([str(run), "black.png", "--json"]) == 0
+    assert set(json.loads(capsys.readouterr().out)["probabilities"]) == {"zero", "one", "two"}
+
+
+def test_a_run_with_own_code_is_resumed_to_the_same_bytes(own, monkeypatch):
+    whole, cut = own / "whole", own / "cut"
+    flags = [*OWN, *BRIEF, "--epochs", "2"]
+    assert main([*flags, "--out", str(whole)]) == 0
+    from psdenets.training.loop import Trainer
+
+    real, left = Trainer.step, [9]
+
+    def step(self):
+        left[0] -= 1
+        if left[0] == 0:
+            raise KeyboardInterrupt
+        return real(self)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Trainer, "step", step)
+        with pytest.raises(KeyboardInterrupt):
+            main([*flags, "--checkpoint-seconds", "0", "--out", str(cut)])
+    elsewhere(own / "later", monkeypatch)
+    assert main(["--resume", "--out", str(cut)]) == 0
+    assert (cut / "model.safetensors").read_bytes() == (whole / "model.safetensors").read_bytes()
+
+
+def test_code_that_changed_or_is_gone_is_refused_in_one_line(own, monkeypatch, capsys):
+    run = own / "run"
+    assert main(["--f-h", "mynets:Drift", *BRIEF, "--limit-train", "64", "--out", str(run)]) == 0
+    elsewhere(own / "other", monkeypatch)
+    (own / "mynets.py").write_text(CODE + "\n# changed\n")
+    with pytest.raises(BadInput, match="as it was when the run began"):
+        load(run)
+    (own / "mynets.py").unlink()
+    forget()
+    capsys.readouterr()
+    assert predict([str(run), "x.png"]) == 2
+    line = capsys.readouterr().err
+    assert line.count("\n") == 1
+    assert f"expected a module mynets for 'mynets', found none in {own / 'other'}" in line
+    # a file of the same name in the current directory stands in for it, if it has the same content
+    (own / "other" / "mynets.py").write_text(CODE)
+    assert load(run).config.system.flow.block == "mynets:Drift"
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        (["--f-h", "mynets:Nothing"], "expected an attribute Nothing in"),
+        (["--f-h", "nowhere:Drift"], "expected a module nowhere for 'nowhere:Drift', found none in"),
+        (["--f-h", "broken:Drift"], "importing broken for 'broken:Drift' failed: ZeroDivisionError"),
+        (["--f-h", "mynets:number"], "expected the hidden drift mynets:number to make an nn.Module, got int"),
+        (["--prior", "mynets:number"], "expected the prior mynets:number to make an sdeweights.Prior, got int"),
+        (["--dataset", "mynets:number"], "expected mynets:number to return a Pool or (pixels, labels, class names)"),
+        (["--f-h", "3-3", "--block", "3-3"], "expected either --f-h or --block, got both"),
+        (["--solver", "nothing"], "expected solver to be one of"),
+        (["--ode-solver", "nothing"], "expected ode_solver to be one of"),
+        (["--prior", "brownian", "--theta", "2"], "expected --theta with --prior ou"),
+    ],
+)
+def test_a_mistake_in_a_reference_is_one_line(flags, message, own, capsys):
+    (own / "broken.py").write_text("1 / 0\n")
+    assert main([*flags, "--out", "run"]) == 2
+    error = capsys.readouterr().err
+    assert message in error
+    assert error.count("\n") == 1
+    assert not (own / "run").exists()
+
+
+def test_resolve_takes_any_module():
+    assert resolve("math:pi") == pytest.approx(np.pi)
+
+
+def test_a_brownian_prior_has_no_drift():
+    process = build(Config(prior="brownian", width=2, drift="1-2-1")).deep_blocks[0].process
+    w = process.w0.detach() + 1
+    assert process.prior.drift(w.new_zeros(()), w).abs().max() == 0
+
+
+def test_a_data_set_of_ones_own_is_split_like_any_other(own):
+    config = Config(dataset="mynets:load")
+    splits = load_splits(config)
+    assert splits.spec.size == "1 x 8 x 8"
+    assert (len(splits.test), len(splits.val)) == (107, 43)  # a fifth of 537, a tenth of the rest
+    assert set(splits.train.labels.tolist()) == {0, 1, 2}

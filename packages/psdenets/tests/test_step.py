@@ -1,0 +1,61 @@
+"""A training step is one module: from images, labels and a generator to losses."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from psdenets import Config, build
+from psdenets.models.likelihoods import CATEGORICAL
+from psdenets.training.step import TrainingStep
+
+
+def at(seed=0):
+    return torch.Generator().manual_seed(seed)
+
+
+def step_of(n_train=50, samples=2, piece=None, **options):
+    model = build(Config(width=4, steps=4, drift="1-4-1", **options)).double()
+    with torch.no_grad():
+        g = at(7)
+        for p in model.parameters():
+            p.add_(0.05 * torch.randn(p.shape, generator=g, dtype=torch.float64))
+    return TrainingStep(model, CATEGORICAL, n_train, samples, piece)
+
+
+IMAGES, LABELS = torch.rand(6, 1, 8, 8, generator=at(1), dtype=torch.float64), torch.arange(6)
+
+
+def test_the_loss_is_nll_plus_tempered_kl_plus_head_kl():
+    step = step_of(head="meanfield", cut="full")
+    losses = step(IMAGES, LABELS, at(), 0.25)
+    weights = step.model.draw(2, at())
+    logits = step.model.logits(IMAGES, weights)
+    assert torch.equal(losses.logits, logits)
+    nll = -logits.log_softmax(-1)[:, torch.arange(6), LABELS].mean()
+    expected = nll + (2 * 0.25 * weights.kl.mean() + step.model.head_kl()) / 50
+    assert losses.kl.item() > 0
+    assert losses.head_kl.item() > 0
+    assert losses.loss.item() == pytest.approx(expected.item(), rel=1e-12)
+
+
+def test_a_step_in_micro_batches_has_the_gradient_of_the_whole():
+    gradients = []
+    for piece in (None, 4):
+        step = step_of(piece=piece, cut="full")
+        step(IMAGES, LABELS, at(), 0.5).loss.backward()
+        gradients.append([p.grad for p in step.parameters()])
+    assert any(g.abs().max() > 1e-3 for g in gradients[0])
+    for a, b in zip(*gradients, strict=True):
+        torch.testing.assert_close(a, b, rtol=1e-12, atol=1e-12)  # the same sums in another order
+
+
+def test_the_noise_comes_from_the_generator_alone():
+    step = step_of(cut="full", sigma=1.0)
+    first, again, other = (step(IMAGES, LABELS, at(seed), 0.5).loss.item() for seed in (0, 0, 1))
+    assert first == again != other
+
+
+def test_its_parameters_are_those_of_the_model():
+    step = step_of()
+    assert {id(p) for p in step.parameters()} == {id(p) for p in step.model.parameters()}
