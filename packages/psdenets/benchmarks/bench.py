@@ -1,9 +1,9 @@
-"""Speed and memory of psdenets beside bare convolutions and other libraries: one JSON file and one table.
+"""Speed and memory of psdenets compared with bare convolutions and other libraries: one JSON file and one table.
 
     python bench.py [--parts step noise predict memory scaling start profile] [--threads 1] [--json FILE] [--quick]
 
-Contenders take turns in one process and medians are compared, as clocks and neighbours change. Memory that is freed is
-kept for all of them (see psdenets.training.allocator); `--give-memory-back` measures what happens otherwise.
+Contenders take turns in one process, because clock rates and other load vary, and medians are compared. All of them
+reuse freed memory (see psdenets.training.allocator); `--give-memory-back` measures the default behaviour of glibc.
 """
 
 from __future__ import annotations
@@ -36,13 +36,15 @@ PARTS = {
 
 
 def main() -> None:
-    """Measure, print, write."""
+    """Measure, print, write the JSON file."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--parts", nargs="+", choices=list(PARTS), default=list(PARTS))
     parser.add_argument("--threads", type=int, default=1)
-    parser.add_argument("--json", type=Path, help="written anew after every figure; other parts in it are kept")
-    parser.add_argument("--quick", action="store_true", help="small batches and few rounds: does everything run?")
-    parser.add_argument("--give-memory-back", action="store_true")
+    parser.add_argument("--json", type=Path, help="rewritten after every figure; other parts in it are kept")
+    parser.add_argument(
+        "--quick", action="store_true", help="small batches, few rounds: check that everything runs"
+    )
+    parser.add_argument("--give-memory-back", action="store_true", help="let glibc return freed memory to the system")
     args = parser.parse_args()
     torch.set_num_threads(args.threads)
     if not args.give_memory_back:
@@ -60,7 +62,7 @@ def main() -> None:
 
 
 def write(path: Path, part: str, rows: list[dict[str, object]], threads: int) -> None:
-    """One part of the file; the others stay as they are."""
+    """Write one part of the file and keep the others."""
     found = json.loads(path.read_text()) if path.exists() else {}
     versions = {"python": platform.python_version(), "torch": torch.__version__}
     path.write_text(json.dumps({**found, part: {"threads": threads, **versions, "rows": rows}}, indent=1) + "\n")

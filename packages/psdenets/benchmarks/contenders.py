@@ -1,8 +1,8 @@
-"""Other ways to compute a training step of one block: what ours is measured against, on the same shapes and steps.
+"""Other ways to compute a training step of one block, with the same shapes and steps as ours.
 
-floor         the convolutions and activations alone, with weights that do not change, in plain PyTorch
-torchsde      one SDE for the joint state (h, w, kl) by `torchsde.sdeint`, and by its adjoint; as it is usually written,
-              and laid out channels last by hand
+floor         only the convolutions and activations, with constant weights, in plain PyTorch
+torchsde      one SDE for the joint state (h, w, kl) by `torchsde.sdeint` and by its adjoint; as it is usually written,
+              and with a channels-last layout by hand
 torchdiffeq   one ODE for the joint state (h, w) by `torchdiffeq.odeint`: a network without noise
 """
 
@@ -23,7 +23,7 @@ from psdenets.models.windows import cuts_of
 
 
 class Shape(NamedTuple):
-    """A block of the paper: preset, channels and side of its images."""
+    """A block of the paper: preset, and channels and side of its images."""
 
     preset: str
     channels: int
@@ -39,13 +39,13 @@ SHAPES = {
 
 
 def images(shape: Shape, batch: int) -> Tensor:
-    """Hidden states at t = 0, channels last."""
+    """Hidden states at t = 0, channels last in memory."""
     h = torch.rand(batch, shape.channels, shape.side, shape.side, generator=torch.Generator().manual_seed(0))
     return h.contiguous(memory_format=torch.channels_last)
 
 
 def block(shape: Shape, cut: str = "sde-bnn", **changes: object) -> DeepBlock:
-    """Ours: the block of a preset."""
+    """The block of a preset."""
     config = preset(shape.preset.format(cut="sde-bnn" if cut == "none" else cut), gradient="backprop")
     if cut == "none":
         config = config.replace(cut="none")
@@ -54,13 +54,13 @@ def block(shape: Shape, cut: str = "sde-bnn", **changes: object) -> DeepBlock:
 
 
 def ours(deep: DeepBlock, h0: Tensor) -> None:
-    """Draw the weights, carry h, and back."""
+    """Sample the weights, integrate h, and run the backward pass."""
     path = deep.draw(1, torch.Generator().manual_seed(1))
     (deep(h0, path).square().mean() + 1e-3 * path.kl.mean()).backward()
 
 
 def ours_in_pieces(deep: DeepBlock, h0: Tensor, size: int) -> None:
-    """The same gradient with the states of ``size`` images at a time, as `psdenets.training.micro_batches` has it."""
+    """The same gradient in micro-batches of `size` images, as `psdenets.training.micro_batches` computes it."""
     path = deep.draw(1, torch.Generator().manual_seed(1))
     w = path.w.detach().requires_grad_()
     for piece in torch.split(h0, size):
@@ -71,7 +71,7 @@ def ours_in_pieces(deep: DeepBlock, h0: Tensor, size: int) -> None:
 
 @final
 class Floor(nn.Module):
-    """The paper's f_h without time, and with one set of weights for all steps."""
+    """The paper's f_h without time and with the same weights at all steps."""
 
     def __init__(self, channels: int, width: int) -> None:
         super().__init__()
@@ -87,13 +87,13 @@ class Floor(nn.Module):
 
 
 def floor_of(shape: Shape) -> Floor:
-    """The floor under a block, laid out channels last."""
+    """The floor of a block, channels last in memory."""
     width = preset(shape.preset.format(cut="sde-bnn")).system.net.width
     return Floor(shape.channels, width).to(memory_format=torch.channels_last)
 
 
 def floor(net: Floor, h0: Tensor, steps: int) -> None:
-    """As many evaluations as ours, and back."""
+    """As many evaluations as ours, and the backward pass."""
     h = h0
     for _ in range(steps):
         h = h + net(h) * (1 / steps)
@@ -101,9 +101,9 @@ def floor(net: Floor, h0: Tensor, steps: int) -> None:
 
 
 def concatenating(w: dict[str, Tensor], t: Tensor, h: Tensor, *, last: bool = False) -> Tensor:
-    """The paper's f_h as it is written elsewhere: time is one more channel of every layer's input.
+    """The paper's f_h as it is usually written: time is one more channel of every layer's input.
 
-    Nothing is copied but by `cat`. Channels first, the numbers of a kernel are taken in the order that is usual there.
+    Only `cat` copies. With channels first, the numbers of a kernel are read in PyTorch's order.
     """
 
     def with_time(h: Tensor) -> Tensor:
@@ -113,7 +113,7 @@ def concatenating(w: dict[str, Tensor], t: Tensor, h: Tensor, *, last: bool = Fa
         return torch.cat([h, t.expand(len(h), 1, *h.shape[2:])], dim=1)
 
     def kernel(layer: str, dim: int) -> Tensor:
-        weight, time_weight = w[f"{layer}.weight"], w[f"{layer}.time_weight"]  # ours is stored channels last
+        weight, time_weight = w[f"{layer}.weight"], w[f"{layer}.time_weight"]  # stored channels last
         if last:
             both = torch.cat([weight, time_weight.permute(0, 2, 3, 1)], dim=-1 if dim else 0)
             return both.permute(0, 3, 1, 2)
@@ -128,7 +128,7 @@ def concatenating(w: dict[str, Tensor], t: Tensor, h: Tensor, *, last: bool = Fa
 
 @final
 class Joint(nn.Module):
-    """(h, w, kl) as one state for torchsde: noise for every coordinate is drawn, and multiplied by zero but for w."""
+    """(h, w, kl) as one state for torchsde: noise is drawn for every coordinate and multiplied by zero except for w."""
 
     noise_type, sde_type = "diagonal", "ito"
 
@@ -147,7 +147,7 @@ class Joint(nn.Module):
         return (h.permute(0, 2, 3, 1) if self.last else h).reshape(-1)
 
     def picture(self, flat: Tensor) -> Tensor:
-        """The inverse of ``flat``."""
+        """The inverse of `flat`."""
         n, c, height, width = self.shape
         return flat.view(n, height, width, c).permute(0, 3, 1, 2) if self.last else flat.view(self.shape)
 
@@ -167,12 +167,12 @@ class Joint(nn.Module):
 
 
 def length(steps: int) -> float:
-    """A step for torchsde, which adds steps up in float32: a little more than 1 / steps, or it would take one more."""
+    """Step length for torchsde. It sums steps in float32, and with exactly 1 / steps it would take one step more."""
     return (1 + 1e-6) / steps
 
 
 def torchsde_way(joint: Joint, h0: Tensor, steps: int, *, adjoint: bool = False) -> None:
-    """`torchsde.sdeint` over the joint state, and back."""
+    """`torchsde.sdeint` over the joint state, and the backward pass."""
     solve = torchsde.sdeint_adjoint if adjoint else torchsde.sdeint
     ts = torch.tensor([0.0, 1.0])
     y1 = solve(joint, joint.start(h0), ts, method="euler", dt=length(steps))[-1, 0]
@@ -181,7 +181,7 @@ def torchsde_way(joint: Joint, h0: Tensor, steps: int, *, adjoint: bool = False)
 
 
 def torchdiffeq_way(joint: Joint, h0: Tensor, steps: int) -> None:
-    """`torchdiffeq.odeint` over (h, w), and back."""
+    """`torchdiffeq.odeint` over (h, w), and the backward pass."""
 
     def field(t: Tensor, state: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:
         h, w = state

@@ -1,6 +1,7 @@
-"""Peak memory of a training step: each point is a process of its own, whose highest resident size Linux tells.
+"""Peak memory of a training step: every figure is the highest resident size of a separate process, read from Linux.
 
-glibc is told to give large tensors back when they are freed, so that peaks are those of tensors and not of its heap.
+glibc is configured to return large tensors as soon as they are freed, so that peaks are those of tensors, not of its
+heap.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ GRADIENTS = (("backprop", "euler"), ("checkpoint", "euler"), ("adjoint", "euler"
 
 
 def measure(*, quick: bool) -> Iterator[Row]:
-    """Beside torchsde, against steps, and the largest batch in 2 GB."""
+    """Compared with torchsde, as a function of steps, and the largest batch in 2 GB."""
     for shape in ("mnist", "cifar10-1"):
         batch = 4 if quick else 128
         where = f"{shape}, batch {batch}, the paper's steps"
@@ -44,7 +45,7 @@ def measure(*, quick: bool) -> Iterator[Row]:
 
 
 def against_steps(steps: tuple[int, ...], batch: int, bound: float | None) -> Iterator[Row]:
-    """The whole process, PyTorch included, and what grows: the weight path has a point for every step."""
+    """Memory of the whole process, PyTorch included. The weight path grows: it has a point for every step."""
     for gradient, method in GRADIENTS:
         images = batch // 4 if gradient == "backprop" else batch
         where = f"mnist, batch {images}, {gradient} with {method}, whole process"
@@ -57,14 +58,14 @@ def against_steps(steps: tuple[int, ...], batch: int, bound: float | None) -> It
 
 
 def prediction(scope: str, samples: int, most: float | None) -> Row:
-    """Many samples on the network of three scales."""
+    """A prediction with many samples on the network of three scales."""
     where = f"cifar10 2-2-2, ODE-first, scope {scope}, prediction of 8 images, whole process"
     number = in_another_process(["predict", scope, "8", str(samples), "-", "-"])[1]
     return Row("memory", where, f"S = {samples}", number / GIGABYTE, "GB", most=most)
 
 
 def largest_batch(shape: str, gradient: str, method: str, batches: tuple[int, int]) -> Row:
-    """The batch at which the whole process, PyTorch included, reaches 2 GB: peaks are linear in the batch."""
+    """The batch size at which the whole process, PyTorch included, reaches 2 GB: peaks are linear in the batch size."""
     small, large = (peak("ours", shape, b, None, gradient, method, whole=True) for b in batches)
     slope = (large - small) / (batches[1] - batches[0])
     batch = int(batches[0] + (LIMIT - small) / slope)
@@ -82,13 +83,13 @@ def peak(
     *,
     whole: bool = False,
 ) -> float:
-    """Bytes of a training step above those of the process before it, or of the whole process."""
+    """Bytes that a training step adds to the process, or bytes of the whole process."""
     before, highest = in_another_process([who, shape, str(batch), str(steps or 0), gradient, method])
     return highest if whole else highest - before
 
 
 def in_another_process(words: list[str]) -> tuple[float, float]:
-    """Resident sizes before and at the highest point."""
+    """Resident sizes before the step and at the highest point."""
     env = {**os.environ, "MALLOC_MMAP_THRESHOLD_": str(2**16), "OMP_NUM_THREADS": "1"}
     done = subprocess.run([sys.executable, __file__, *words], capture_output=True, text=True, check=True, env=env)
     before, highest = (float(word) for word in done.stdout.split())
@@ -96,7 +97,7 @@ def in_another_process(words: list[str]) -> tuple[float, float]:
 
 
 def predict_in_this_process(scope: str, batch: int, samples: int) -> None:
-    """Prints the resident sizes before and at the highest point."""
+    """Print the resident sizes before and at the highest point."""
     import torch
 
     from psdenets import build, preset
@@ -109,7 +110,7 @@ def predict_in_this_process(scope: str, batch: int, samples: int) -> None:
 
 
 def in_this_process(who: str, shape_name: str, batch: int, steps: int, gradient: str, method: str) -> None:
-    """Prints the resident sizes before and at the highest point."""
+    """Print the resident sizes before and at the highest point."""
     from contenders import SHAPES, Joint, block, images, ours, ours_in_pieces, torchsde_way
 
     from psdenets import ImageSpec, preset
@@ -130,15 +131,15 @@ def in_this_process(who: str, shape_name: str, batch: int, steps: int, gradient:
         else:
             torchsde_way(Joint(deep, h0), h0, deep.grid.steps)
 
-    run(images(shape, 1))  # libraries load kernels when they first meet a convolution
-    Path("/proc/self/clear_refs").write_text("5")  # the highest size is counted from here on
+    run(images(shape, 1))  # libraries load kernels at the first convolution
+    Path("/proc/self/clear_refs").write_text("5")  # resets the highest size
     before = status("VmRSS")
     run(images(shape, batch))
     print(before, status("VmHWM"))
 
 
 def status(name: str) -> int:
-    """A size of this process in bytes. `getrusage` would include that of its parent before the start."""
+    """A size of this process in bytes. (`getrusage` would include the parent process before the start.)"""
     text = Path("/proc/self/status").read_text()
     return 1024 * int(next(line.split()[1] for line in text.splitlines() if line.startswith(name)))
 

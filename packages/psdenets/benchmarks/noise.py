@@ -1,6 +1,6 @@
-"""What noise costs a training step, and a cut through the weights: a few percent, which take many rounds to see.
+"""What noise and a horizontal cut add to a training step: a few percent, which take many rounds to measure.
 
-Three networks take turns in the order without noise, full, horizontal, full, so that those compared are neighbours.
+Three networks take turns in the order without noise, full, horizontal, full, so that those compared run consecutively.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def measure(*, quick: bool) -> Iterator[Row]:
 
 
 def one_shape(name: str, batch: int, rounds: int) -> Iterator[Row]:
-    """Two ratios."""
+    """Fully stochastic / without noise, and horizontal cut / fully stochastic."""
     h0 = images(SHAPES[name], batch)
     times = interleaved({cut: partial(ours, block(SHAPES[name], cut), h0) for cut in NAMES}, rounds, ORDER)
     where = f"{name}, batch {batch}, {torch.get_num_threads()} thread(s), {rounds} rounds"

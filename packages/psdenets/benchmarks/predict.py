@@ -1,4 +1,4 @@
-"""Time of predictions with many weight samples, beside as many separate passes."""
+"""Time of predictions with many weight samples, compared with the same number of separate passes."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ WHOLE_DEPTH = "cifar10-ode-first"
 
 
 def measure(*, quick: bool) -> Iterator[Row]:
-    """S = 10 and S = 100, one block and the network of three scales, and samples one by one or side by side."""
+    """S = 10 and S = 100, one block and the network of three scales; a loop over samples and `torch.vmap`."""
     rounds = 1 if quick else 3
     model = build(preset(ONE_BLOCK))
     yield from against_passes(
@@ -28,7 +28,7 @@ def measure(*, quick: bool) -> Iterator[Row]:
     )
     model = build(preset(WHOLE_DEPTH, scope="network"))
     yield from against_passes("cifar10 2-2-2, scope network, batch 8", model, 8, rounds, {10: 4.0, 100: 8.0})
-    yield from side_by_side(rounds)
+    yield from loop_or_vmap(rounds)
 
 
 def against_passes(
@@ -57,7 +57,7 @@ def against_passes(
 
 
 def ten_passes_of_torchsde(batch: int) -> Callable[[], None]:
-    """(h, w, kl) together, ten times."""
+    """The joint state (h, w, kl), ten times."""
     shape = SHAPES["mnist"]
     h0, deep = images(shape, batch), block(shape, "ode-first")
     joint, ts = Joint(deep, h0), torch.tensor([0.0, 1.0])
@@ -70,21 +70,21 @@ def ten_passes_of_torchsde(batch: int) -> Callable[[], None]:
     return run
 
 
-def side_by_side(rounds: int) -> Iterator[Row]:
-    """Ten samples by `torch.vmap`, which makes grouped convolutions of them, against a loop."""
+def loop_or_vmap(rounds: int) -> Iterator[Row]:
+    """Ten samples by `torch.vmap`, which turns them into grouped convolutions, against a loop."""
     shape = SHAPES["mnist"]
     deep = block(shape, steps=6)
     path = deep.draw(10, seeded(0))
     for batch in (1, 32):
         h0 = images(shape, batch)
 
-        def carried(h0: torch.Tensor, vectorize: bool) -> None:
+        def integrate(h0: torch.Tensor, vectorize: bool) -> None:
             with torch.no_grad():
                 flow(deep.f_h, h0, path, per_sample=False, vectorize=vectorize)
 
-        times = interleaved({"loop": partial(carried, h0, False), "vmap": partial(carried, h0, True)}, rounds)
+        times = interleaved({"loop": partial(integrate, h0, False), "vmap": partial(integrate, h0, True)}, rounds)
         where = f"mnist, ten samples, 6 steps, batch {batch}"
-        yield Row("prediction", where, "side by side (vmap) / one by one", ratio(times, "vmap", "loop"), "x")
+        yield Row("prediction", where, "vmap over samples / loop over samples", ratio(times, "vmap", "loop"), "x")
 
 
 def seeded(seed: int) -> torch.Generator:

@@ -1,4 +1,4 @@
-"""Where the time of a training step goes, by PyTorch's profiler: milliseconds a solver step, kind by kind."""
+"""Where the time of a training step goes, by PyTorch's profiler: milliseconds per solver step and kind of operation."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from torch.autograd.profiler_util import FunctionEvent
 from torch.profiler import ProfilerActivity, profile
 
 KINDS = {
-    "weight process": ("Steps", "StepsBackward", "aten::normal_"),
+    "weight process": ("_Steps", "_StepsBackward", "aten::normal_"),
     "convolutions, backward": ("aten::convolution_backward", "_ToThinBackward", "_ToWideBackward"),
     "convolutions, forward": ("aten::conv2d", "aten::conv_transpose2d", "_ToThin", "_ToWide"),
     "activations and time maps": (
@@ -19,19 +19,19 @@ KINDS = {
         "aten::softplus_backward",
         "_Softplus",
         "_SoftplusBackward",
-        "_Plus",
-        "_PlusBackward",
+        "_Add",
+        "_AddBackward",
         "aten::matmul",
         "aten::bmm",
         "aten::mm",
         "aten::addmm",
     ),
 }
-REST = "everything else: additions, gradients of weights put together, the graph"
+REST = "everything else: additions, assembling gradients of weights, the graph"
 
 
 def measure(*, quick: bool) -> Iterator[Row]:
-    """The floor and ours, kind by kind."""
+    """The floor and ours."""
     for name in SHAPES:
         shape = SHAPES[name]
         h0, deep = images(shape, 4 if quick else 32), block(shape)
@@ -58,7 +58,7 @@ def by_kind(run: Callable[[], None]) -> dict[str, float]:
 
 
 def kind_of(event: FunctionEvent) -> str:
-    """The kind of the outermost operation that has one, of those that this one was called by."""
+    """The kind of the outermost caller of this operation that has a kind."""
     kind = REST
     caller: FunctionEvent | None = event
     while caller is not None:

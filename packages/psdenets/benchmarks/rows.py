@@ -1,4 +1,4 @@
-"""A figure of a benchmark, what is asked of it, and how it is printed."""
+"""A figure of a benchmark, its bound, and how it is printed."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 
 class Row(NamedTuple):
-    """One figure; ``most`` or ``least`` where something is asked of it; ``fastest``: the same of the fastest runs."""
+    """One figure. `most` or `least` is its bound, if it has one; `fastest` is the figure of the fastest runs."""
 
     part: str
     where: str
@@ -19,19 +19,19 @@ class Row(NamedTuple):
 
     @property
     def holds(self) -> bool | None:
-        """Whether the figure is as asked; None where nothing is."""
+        """Whether the bound holds; None if there is no bound."""
         if self.most is None and self.least is None:
             return None
         return (self.most is None or self.figure <= self.most) and (self.least is None or self.figure >= self.least)
 
     @property
     def asked(self) -> str:
-        """In words."""
+        """The bound in words."""
         bounds = [(self.most, "at most"), (self.least, "at least")]
         return "".join(f"{word} {bound:g}" for bound, word in bounds if bound is not None)
 
     def unasked(self) -> Row:
-        """The figure alone."""
+        """The figure without its bound."""
         return self._replace(most=None, least=None)
 
     def as_dict(self) -> dict[str, object]:

@@ -1,4 +1,4 @@
-"""Time against size: the slope of log time over log size, beside the one that is expected."""
+"""Time against size: the slope of log time over log size, and the expected slope."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How long commands take to start, beyond `import torch`: new processes, taking turns."""
+"""Start-up time of commands in excess of `import torch`: new processes that take turns."""
 
 from __future__ import annotations
 
@@ -29,5 +29,5 @@ def measure(*, quick: bool) -> Iterator[Row]:
 
 
 def run(words: list[str]) -> None:
-    """One process, its output thrown away."""
+    """One process; its output is discarded."""
     subprocess.run([sys.executable, *words], check=True, stdout=subprocess.DEVNULL)

@@ -10,11 +10,8 @@ from contenders import SHAPES, Joint, block, floor, floor_of, images, ours, torc
 from rows import Row
 from timing import fastest, interleaved, median, ratio
 
-from psdenets import build, preset
-from psdenets.models.psde import DeepBlock, draw_together
-
 CUTS = ("sde-bnn", "none", "ode-first", "horizontal", "both", "sde-first", "fix-w2")  # the first four at large batches
-# Who is compared stands side by side: the floor beside every cut, others beside the fully stochastic network.
+# Those compared are neighbours: the floor next to every cut, other libraries next to the fully stochastic network.
 ORDER = (
     *("torchdiffeq", "ours, none", "ours, sde-bnn", "floor", "ours, horizontal", "ours, sde-bnn"),
     *("torchsde", "ours, sde-bnn, compiled", "floor", "ours, ode-first", "ours, both", "floor"),
@@ -36,11 +33,10 @@ def measure(*, quick: bool) -> Iterator[Row]:
                 yield row.unasked() if quick else row
         for row in network(stages, batch):
             yield row.unasked() if quick else row
-    yield from paths_of_blocks(1 if quick else 9)
 
 
 def network(stages: list[Row], batch: int) -> Iterator[Row]:
-    """The paper's network for CIFAR-10, which has two blocks of each stage: ratios of sums of medians."""
+    """The paper's network for CIFAR-10, with two blocks per stage: ratios of sums of medians."""
     seconds: dict[str, float] = {}
     for row in stages:
         if row.unit == "s":
@@ -53,26 +49,8 @@ def network(stages: list[Row], batch: int) -> Iterator[Row]:
     yield Row("training step", where, "torchsde / ours", figure, "x", least=1.4)
 
 
-def paths_of_blocks(rounds: int) -> Iterator[Row]:
-    """The weight paths of the paper's six blocks for CIFAR-10, two of each shape, and back: at once or one by one."""
-    blocks = build(preset("cifar10-sde-bnn")).deep_blocks
-
-    def there_and_back(groups: list[list[DeepBlock]]) -> None:
-        for group in groups:
-            generators = [torch.Generator().manual_seed(b) for b in range(len(group))]
-            paths = draw_together(group, 1, generators)
-            sum(((path.w.sum() + path.kl.sum()) for path in paths), torch.zeros(())).backward()
-
-    together, alone = partial(there_and_back, [blocks]), partial(there_and_back, [[block] for block in blocks])
-    times = interleaved({"together": together, "alone": alone}, rounds)
-    where = f"cifar10, weight paths of six blocks, 30 steps, {torch.get_num_threads()} thread(s), {rounds} rounds"
-    yield Row("training step", where, "one by one: median", median(times, "alone"), "s")
-    figure, best = ratio(times, "together", "alone"), fastest(times, "together", "alone")
-    yield Row("training step", where, "those of one shape at once / one by one", figure, "x", fastest=best)
-
-
 def one_shape(name: str, batch: int, rounds: int, cuts: tuple[str, ...], *, others: bool) -> Iterator[Row]:
-    """Contenders take turns; ``others``: with the adjoint of torchsde and with torchdiffeq."""
+    """Contenders take turns; `others` adds the adjoint of torchsde, and torchdiffeq."""
     runs = contenders(name, batch, cuts, others=others)
     threads = torch.get_num_threads()
     times = interleaved(runs, rounds, [who for who in ORDER if who in runs])
@@ -96,12 +74,12 @@ def one_shape(name: str, batch: int, rounds: int, cuts: tuple[str, ...], *, othe
 
 
 def steps_of(name: str) -> int:
-    """Steps of a block of the paper."""
+    """Solver steps of a block of the paper."""
     return block(SHAPES[name]).grid.steps
 
 
 def contenders(name: str, batch: int, cuts: tuple[str, ...], *, others: bool) -> dict[str, Callable[[], None]]:
-    """Who takes part."""
+    """The functions that are timed, by name."""
     shape = SHAPES[name]
     h0, deep, net = images(shape, batch), block(shape), floor_of(shape)
     steps, joint = deep.grid.steps, Joint(deep, h0)

@@ -1,7 +1,7 @@
-"""Ratios on a machine that does other things too: contenders take turns in one process, and neighbours are compared.
+"""Time ratios on a shared machine: contenders take turns in one process, and consecutive runs are compared.
 
-What the same step takes on a machine that is shared swings by half, for seconds or minutes at a time. A ratio is that
-of two runs next to each other, and of those of all rounds the median.
+On a shared machine the time of the same step varies by half, for seconds or minutes at a time. So each ratio is that of
+two consecutive runs, and the figure is the median over all rounds.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from collections.abc import Callable, Mapping, Sequence
 import torch
 
 Clock = Callable[[], float]
-Round = Sequence[tuple[str, float]]  # who ran and for how many seconds, in their order
+Round = Sequence[tuple[str, float]]  # name and seconds of every run, in order
 
 
 def clock_for(threads: int) -> Clock:
-    """CPU time for one thread: it leaves out the time in which the processor is given to others. Else wall time."""
+    """CPU time for one thread, which leaves out the time given to other processes; wall time for more."""
     return time.process_time if threads == 1 else time.perf_counter
 
 
@@ -29,8 +29,11 @@ def interleaved(
 ) -> list[Round]:
     """Seconds of all contenders in each round, after one round that is not counted.
 
-    In every round they run in the given order, in which a name may stand several times, every second time from its end.
-    The clock is that for the number of threads unless it is given: what runs in other processes needs wall time.
+    Args:
+        contenders: functions by name.
+        rounds: number of rounds.
+        order: names in the order of a round, possibly repeated; every second round is reversed.
+        clock: by default `clock_for` the number of threads; work in other processes needs wall time.
     """
     clock = clock_for(torch.get_num_threads()) if clock is None else clock
     turns = list(contenders) if order is None else list(order)
@@ -46,14 +49,14 @@ def interleaved(
 
 
 def ratio(times: Sequence[Round], name: str, to: str) -> float:
-    """Median over rounds of the ratio of neighbours."""
+    """Median over rounds of the ratio of consecutive runs."""
     return statistics.median(neighbours(round_, name, to) for round_ in times)
 
 
 def neighbours(round_: Round, name: str, to: str) -> float:
-    """Each run of ``name`` against the runs of ``to`` that are nearest to it, on average.
+    """Each run of `name` divided by the nearest runs of `to`, on average.
 
-    Example: the first a has one b beside it, the second has two.
+    Example: the first a has one b next to it, the second has two.
         >>> neighbours([("a", 2.0), ("b", 1.0), ("c", 9.0), ("b", 2.0), ("a", 3.0), ("b", 4.0)], "a", "b")
         1.5
     """
@@ -62,13 +65,13 @@ def neighbours(round_: Round, name: str, to: str) -> float:
     for k, (who, seconds) in enumerate(round_):
         if who == name:
             nearest = min(abs(k - place) for place in places)
-            beside = [round_[place][1] for place in places if abs(k - place) == nearest]
-            found.append(seconds / statistics.mean(beside))
+            nearby = [round_[place][1] for place in places if abs(k - place) == nearest]
+            found.append(seconds / statistics.mean(nearby))
     return statistics.mean(found)
 
 
 def fastest(times: Sequence[Round], name: str, to: str) -> float:
-    """Ratio of the fastest runs: what is left when the machine is not disturbed, if it ever was."""
+    """Ratio of the fastest runs, those that other processes disturbed least."""
     best = {who: min(seconds for round_ in times for w, seconds in round_ if w == who) for who in (name, to)}
     return best[name] / best[to]
 
