@@ -9,7 +9,10 @@ import pytest
 import torch
 
 from psdenets import Config, build
+from psdenets.data import load_splits
 from psdenets.models.likelihoods import CATEGORICAL
+from psdenets.registries import LIKELIHOODS
+from psdenets.training.loop import Trainer
 
 
 def test_mean_nll_by_hand():
@@ -40,6 +43,48 @@ def test_metrics_are_those_of_the_averaged_probabilities():
 
 def test_a_head_has_one_output_per_class():
     assert CATEGORICAL.outputs(10) == 10
+
+
+class LearnedTemperature:
+    """A likelihood of one's own with one more output than classes: the logits are divided by exp of the last one."""
+
+    name = "learned-temperature"
+
+    def outputs(self, targets):
+        return targets + 1
+
+    def mean_nll(self, outputs, targets):
+        return CATEGORICAL.mean_nll(outputs[..., :-1] * outputs[..., -1:].neg().exp(), targets)
+
+    def predictive(self, outputs):
+        return CATEGORICAL.predictive(outputs[..., :-1] * outputs[..., -1:].neg().exp())
+
+    def metrics(self, predictive, targets):
+        return {**CATEGORICAL.metrics(predictive, targets), "largest": float(predictive.max())}
+
+
+@pytest.fixture
+def own_likelihood(monkeypatch):
+    monkeypatch.setitem(LIKELIHOODS, "learned-temperature", f"{__name__}:LearnedTemperature")
+    return {"likelihood": "learned-temperature", "width": 2, "limit_train": 64, "limit_test": 20, "batch_size": 32}
+
+
+@pytest.mark.parametrize("model", ["psde", "odenet", "resnet32", "mfvi", "ensemble"])
+def test_a_likelihood_says_how_many_outputs_a_network_has(model, own_likelihood):
+    shared = {"width": own_likelihood["width"], "likelihood": own_likelihood["likelihood"]}
+    x = torch.zeros(3, 1, 8, 8)
+    network = build(Config(model=model, **shared)).eval()
+    assert network.logits(x, network.draw(1)).shape == (1, 3, 11)
+    assert network.predict_proba(x, samples=1).shape == (3, 10)
+
+
+def test_training_reports_the_metrics_of_its_likelihood(own_likelihood):
+    config = Config(**own_likelihood, steps=2, drift="1-2-1", epochs=1)
+    trainer = Trainer(config, load_splits(config), torch.device("cpu"))
+    while trainer.at.batch < trainer.batches:
+        trainer.step()
+    record = trainer.finish_epoch(lambda: None)
+    assert all(0 < record[part]["largest"] <= 1 for part in ("train", "val", "test"))
 
 
 def test_classifiers_predict_in_float64():

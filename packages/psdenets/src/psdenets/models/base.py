@@ -16,13 +16,11 @@ import torch
 from torch import Tensor, nn
 
 from psdenets.errors import BadInput
-from psdenets.references import chosen
-from psdenets.registries import LIKELIHOODS
+from psdenets.models.likelihoods import likelihood_of
 
 if TYPE_CHECKING:
     from psdenets.config import Config
     from psdenets.data.spec import ImageSpec
-    from psdenets.models.likelihoods import Likelihood
 
 
 class Drawn(Protocol):
@@ -48,7 +46,7 @@ class ImageClassifier(nn.Module, ABC):
     def __init__(self, config: Config, spec: ImageSpec) -> None:
         super().__init__()
         self.config, self.spec = config, spec
-        self.likelihood: Likelihood = chosen(LIKELIHOODS, config.system.prediction.likelihood)()
+        self.likelihood = likelihood_of(config)
         self.register_buffer("mean", torch.tensor(spec.mean)[:, None, None], persistent=False)
         self.register_buffer("std", torch.tensor(spec.std)[:, None, None], persistent=False)
 

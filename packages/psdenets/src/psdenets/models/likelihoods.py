@@ -9,18 +9,23 @@ underflows to 0 at a logit gap of 104, and its NLL is infinite.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, final
 
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
 from bnneval import accuracy, brier, ece, mean_probs, nll, predictive_entropy
+from psdenets.references import chosen
+from psdenets.registries import LIKELIHOODS
 from sdeweights import NonFiniteState
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
+
+    from psdenets.config import Config
+    from psdenets.data.spec import ImageSpec
 
 
 class Likelihood(Protocol):
@@ -52,6 +57,7 @@ class Likelihood(Protocol):
         ...
 
 
+@final
 @dataclass(frozen=True)
 class Categorical:
     """One of C classes; the outputs are C logits and the predictive distribution is C probabilities."""
@@ -86,3 +92,14 @@ class Categorical:
 
 
 CATEGORICAL: Likelihood = Categorical()
+
+
+def likelihood_of(config: Config) -> Likelihood:
+    """The likelihood that `--likelihood` names."""
+    likelihood: Likelihood = chosen(LIKELIHOODS, config.system.prediction.likelihood)()
+    return likelihood
+
+
+def outputs_of(config: Config, spec: ImageSpec) -> int:
+    """Number of outputs of a network with this likelihood on these images."""
+    return likelihood_of(config).outputs(len(spec.classes))

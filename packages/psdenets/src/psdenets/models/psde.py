@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 from psdenets.errors import BadInput
 from psdenets.models.base import ImageClassifier
+from psdenets.models.likelihoods import outputs_of
 from psdenets.models.priors import prior_of
 from psdenets.models.windows import cuts_of, grid_of
 from psdenets.nn.fast.layout import channels_last, gradient_channels_last
@@ -178,7 +179,7 @@ class Classifier(ImageClassifier):
         self.squeezed_before = first_of_scales(config)
         channels, height, width = shapes[-1]
         features = channels * height * width
-        self.head = head_of(config.system.head, features, len(spec.classes), generator_at(config.seed, "head"))
+        self.head = head_of(config.system.head, features, outputs_of(config, spec), generator_at(config.seed, "head"))
 
     @property
     def deep_blocks(self) -> list[DeepBlock]:

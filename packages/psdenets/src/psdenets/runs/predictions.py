@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import torch
 
 from psdenets.data.images import to_unit
-from psdenets.models.likelihoods import CATEGORICAL, Likelihood
 
 if TYPE_CHECKING:
     import numpy as np
@@ -18,6 +17,7 @@ if TYPE_CHECKING:
 
     from psdenets.data import Images
     from psdenets.models.base import ImageClassifier
+    from psdenets.models.likelihoods import Likelihood
 
 
 class Predictions(NamedTuple):
@@ -29,7 +29,7 @@ class Predictions(NamedTuple):
     probs: NDArray[np.float64]
     labels: NDArray[np.int64]
     kl: float
-    likelihood: Likelihood = CATEGORICAL
+    likelihood: Likelihood
 
     def metrics(self) -> dict[str, float]:
         """Metrics of the mixture over weight samples, and the KL."""

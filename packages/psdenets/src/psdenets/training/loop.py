@@ -14,7 +14,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -257,8 +256,8 @@ class Trainer:
     def _train_metrics(self) -> dict[str, float]:
         """Metrics of the predictions made while training, each batch before its step; `loss` is the mean objective."""
         probs, labels = torch.cat(self._probs).numpy()[None], torch.cat(self._labels).numpy()
-        metrics = Predictions(np.asarray(probs), labels, self._sums["kl"] / self.at.batch).metrics()
-        return {"loss": self._sums["loss"] / self.at.batch, **metrics}
+        predictions = Predictions(probs, labels, self._sums["kl"] / self.at.batch, self.model.likelihood)
+        return {"loss": self._sums["loss"] / self.at.batch, **predictions.metrics()}
 
 
 def _piece(model: ImageClassifier, config: Config) -> int | None:

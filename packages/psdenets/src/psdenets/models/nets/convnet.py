@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, final
 from torch import Tensor, nn
 
 from psdenets.errors import BadInput
+from psdenets.models.likelihoods import outputs_of
 from psdenets.nn.fast.layout import channels_last
 from psdenets.seeds import seeded
 
@@ -59,7 +60,7 @@ def convnet_of(config: Config, spec: ImageSpec) -> ConvNet:
     """The convolutional network of a config, with fresh weights."""
     net = config.system.net
     with seeded(config.seed, "network"):
-        return ConvNet((spec.channels, spec.height, spec.width), len(spec.classes), net.scales, net.width)
+        return ConvNet((spec.channels, spec.height, spec.width), outputs_of(config, spec), net.scales, net.width)
 
 
 def _conv(c_in: int, c_out: int) -> nn.Conv2d:

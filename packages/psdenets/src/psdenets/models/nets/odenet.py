@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 from torchdiffeq import odeint
 
+from psdenets.models.likelihoods import outputs_of
 from psdenets.models.psde import Classifier, Hidden
 from psdenets.nn.fast.layout import channels_last, gradient_channels_last
 from psdenets.nn.hidden_drifts import hidden_drift
@@ -38,7 +39,7 @@ class ODENet(nn.Module):
             _drift(config, shape[0], generator(config.seed, "block", b)) for b, shape in enumerate(shapes)
         )
         channels, height, width = shapes[-1]
-        self.head = nn.Linear(channels * height * width, len(spec.classes))
+        self.head = nn.Linear(channels * height * width, outputs_of(config, spec))
 
     def features(self, x: Tensor) -> Tensor:
         """What the last layer sees: h at the end of depth."""

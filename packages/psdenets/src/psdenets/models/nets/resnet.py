@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, final
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from psdenets.models.likelihoods import outputs_of
 from psdenets.nn.fast.layout import channels_last
 from psdenets.seeds import seeded
 
@@ -72,7 +73,7 @@ def resnet_of(config: Config, spec: ImageSpec) -> ResNet:
     """The ResNet of a config, with fresh weights."""
     net = config.system.net
     with seeded(config.seed, "network"):
-        return ResNet(spec.channels, len(spec.classes), net.scales, net.width, config.system.resnet.norm)
+        return ResNet(spec.channels, outputs_of(config, spec), net.scales, net.width, config.system.resnet.norm)
 
 
 @final
