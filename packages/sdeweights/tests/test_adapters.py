@@ -7,7 +7,8 @@ import torch
 import torchdiffeq
 import torchsde
 
-from sdeweights import Brownian, Cut, Increments, OrnsteinUhlenbeck, Prior, SplitDrift, WeightProcess, draw
+from sdeweights import Brownian, Cut, Increments, OrnsteinUhlenbeck, Prior, SplitDrift, WeightProcess
+from sdeweights.brownian import draw
 from sdeweights.solvers import Torchdiffeq
 from sdeweights.solvers.torchsde_adapter import METHODS
 from sdeweights.testing import drift_for, observed_order, seeded
@@ -190,10 +191,10 @@ def test_tighter_tolerance_buys_accuracy_with_evaluations():
     [
         (
             {"solver": "rk"},
-            "expected solver to be one of euler, heun, midpoint, milstein, sra1, torchsde:euler, .*, got 'rk'",
+            "expected solver to be one of euler, fused-euler, heun, midpoint, milstein, sra1, torchsde:euler, .*, got 'rk'",
         ),
         ({"solver": "torchsde:nothing"}, "expected solver to be one of .*, got 'torchsde:nothing'"),
-        ({"ode_solver": "rk5"}, "expected ode_solver to be one of euler, midpoint, rk4, torchdiffeq:METHOD, got 'rk5'"),
+        ({"ode_solver": "rk5"}, "expected ode_solver to be one of euler, midpoint, rk4, fused-euler, torchdiffeq:METHOD, got 'rk5'"),
     ],
 )
 def test_unknown_solvers_are_named_with_the_known_ones(how, message):

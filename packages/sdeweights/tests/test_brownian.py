@@ -4,7 +4,8 @@ import pytest
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from sdeweights import Brownian, Cut, OrnsteinUhlenbeck, PriorPlus, WeightProcess, bottleneck, draw
+from sdeweights import Brownian, Cut, OrnsteinUhlenbeck, PriorPlus, WeightProcess, bottleneck
+from sdeweights.brownian import draw
 from sdeweights.testing import seeded
 
 

@@ -15,13 +15,13 @@ from sdeweights import (
     OrnsteinUhlenbeck,
     PriorPlus,
     WeightProcess,
-    agreeing,
     bottleneck,
-    draw,
     flatten,
     flow,
     indices,
+    shared_prefix,
 )
+from sdeweights.brownian import draw
 from sdeweights.functional import Functional
 from sdeweights.hidden import SCHEMES
 from sdeweights.testing import drift_for, observed_order, seeded
@@ -107,35 +107,24 @@ def test_shared_prefix_is_computed_once(cut, expected):
     assert len(calls) == expected
 
 
-@pytest.mark.parametrize("method", ["euler", "midpoint", "rk4"])
+@pytest.mark.parametrize("method", ["euler", "midpoint", "rk4", "reversible_heun", "torchdiffeq:rk4"])
 @pytest.mark.parametrize("cut", CUTS)
-@pytest.mark.parametrize("middle", [1, 3, 7])
-def test_going_to_a_grid_point_and_on_is_bit_equal_to_going_at_once(cut, method, middle):
+def test_continuing_from_the_shared_prefix_is_bit_equal_to_the_whole_flow(cut, method):
     path = sampled(cut)
     whole = flow(tanh_layer, H0, path, method, per_sample=False)
-    h = flow(tanh_layer, H0, path, method, per_sample=False, between=(0, middle))
-    assert torch.equal(flow(tanh_layer, h, path, method, per_sample=True, between=(middle, 10)), whole)
-    together = agreeing(path, method)
-    if together:
-        h = flow(tanh_layer, H0, path[:1], method, per_sample=False, between=(0, together))[0]
-        rest = together < 10
-        end = flow(tanh_layer, h, path, method, per_sample=False, between=(together, 10)) if rest else h.expand(4, 5, 2)
-        assert torch.equal(end, whole)
+    for prefix in (shared_prefix(tanh_layer, H0, path, method), shared_prefix(tanh_layer, H0, path[:1], method)):
+        assert torch.equal(flow(tanh_layer, prefix, path, method), whole)
 
 
 @pytest.mark.parametrize(
-    ("method", "between", "message"),
-    [
-        ("euler", (3, 3), "expected grid points 0 <= first < last <= 10 in between, got"),
-        ("euler", (-1, 3), "expected grid points"),
-        ("euler", (2, 11), "expected grid points"),
-        ("reversible_heun", (0, 3), "expected euler, midpoint or rk4 between two grid points, got reversible_heun"),
-        ("torchdiffeq:dopri5", (0, 3), "expected euler, midpoint or rk4"),
-    ],
+    ("cut", "euler", "others"),
+    [(Cut.ode_first(0.3), 8, 7), (Cut.none(), 10, 10), (Cut.full(), 1, 0), (Cut.ode_first(0.1), 10, 9)],
 )
-def test_places_between_which_a_flow_cannot_go(method, between, message):
-    with pytest.raises(ValueError, match=message):
-        flow(tanh_layer, H0, sampled(Cut.full()), method, per_sample=False, between=between)
+def test_the_shared_prefix_ends_where_the_weights_of_samples_part(cut, euler, others):
+    path = sampled(cut)
+    steps = {method: shared_prefix(tanh_layer, H0, path, method).steps for method in ("euler", "midpoint", "rk4")}
+    assert steps == {"euler": euler, "midpoint": others, "rk4": others}
+    assert shared_prefix(tanh_layer, H0, path, "reversible_heun", "adjoint").steps == others
 
 
 def test_no_random_number_is_drawn_for_the_hidden_state():

@@ -6,18 +6,8 @@ import math
 import pytest
 import torch
 
-from sdeweights import (
-    Brownian,
-    Cut,
-    Grid,
-    OrnsteinUhlenbeck,
-    Prior,
-    PriorPlus,
-    SplitDrift,
-    WeightProcess,
-    draw,
-    path_kl,
-)
+from sdeweights import Brownian, Cut, Grid, OrnsteinUhlenbeck, Prior, PriorPlus, SplitDrift, WeightProcess, path_kl
+from sdeweights.brownian import draw
 from sdeweights.kl import integrand
 from sdeweights.solvers import SDE_SOLVERS
 from sdeweights.testing import observed_order, seeded

@@ -5,7 +5,8 @@ import math
 import pytest
 import torch
 
-from sdeweights import Brownian, Cut, Grid, Prior, WeightProcess, draw
+from sdeweights import Brownian, Cut, Grid, Prior, WeightProcess
+from sdeweights.brownian import draw
 from sdeweights.solvers import ODE_SOLVERS, SDE_SOLVERS, Torchsde, ode_solver, sde_solver
 from sdeweights.solvers.torchsde_adapter import METHODS
 from sdeweights.testing import observed_order, seeded

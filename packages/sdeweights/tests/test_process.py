@@ -24,9 +24,9 @@ from sdeweights import (
     WeightPath,
     WeightProcess,
     bottleneck,
-    draw,
     path_kl,
 )
+from sdeweights.brownian import draw
 from sdeweights.testing import cuts, drift_for, observed_order, seeded, vectors
 
 D = 6

@@ -6,39 +6,41 @@ KL = E 1/2 int_{t1}^{t2} |g_SS^{-1} (f_q - f_p)_S|^2 dt
 """
 
 from sdeweights import indices
-from sdeweights.brownian import Increments, draw
+from sdeweights.brownian import Increments
 from sdeweights.cuts import Cut
+from sdeweights.diffusion import Field
 from sdeweights.drifts import BottleneckDrift, PriorPlus, SplitDrift, bottleneck
 from sdeweights.errors import NonFiniteState
-from sdeweights.flow import agreeing, flow
-from sdeweights.functional import Functional, flatten
+from sdeweights.flow import Prefix, flow, shared_prefix
+from sdeweights.functional import Functional, HiddenDrift, flatten
 from sdeweights.grid import Grid
 from sdeweights.kl import path_kl
 from sdeweights.path import WeightPath
 from sdeweights.priors import Brownian, OrnsteinUhlenbeck, Prior
-from sdeweights.process import WeightProcess, sample_together
+from sdeweights.process import WeightProcess
 
 __all__ = [
     "BottleneckDrift",
     "Brownian",
     "Cut",
+    "Field",
     "Functional",
     "Grid",
+    "HiddenDrift",
     "Increments",
     "NonFiniteState",
     "OrnsteinUhlenbeck",
+    "Prefix",
     "Prior",
     "PriorPlus",
     "SplitDrift",
     "WeightPath",
     "WeightProcess",
-    "agreeing",
     "bottleneck",
-    "draw",
     "flatten",
     "flow",
     "indices",
     "path_kl",
-    "sample_together",
+    "shared_prefix",
 ]
 __version__ = "0.1.0"

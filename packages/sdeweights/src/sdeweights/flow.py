@@ -1,13 +1,13 @@
 """Hidden states along weight paths, eq. (9):  dh = f_h(t, h; w_t) dt  on all of [0, 1].
 
-While the weights of all samples agree, so do the hidden states: that prefix is computed once.
+As long as the weights of all samples agree, so do the hidden states: that prefix is computed once.
 """
 
 from __future__ import annotations
 
 import itertools
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING, Any, NamedTuple, final
 
 import torch
 from torch import Tensor
@@ -16,74 +16,92 @@ from sdeweights.errors import NonFiniteState, norm
 from sdeweights.functional import Functional, HiddenDrift, OverSamples, as_hidden_drift
 from sdeweights.gradients import MODES
 from sdeweights.grid import as_float
-from sdeweights.hidden import SCHEMES, HiddenScheme, Leg, State
+from sdeweights.hidden import SCHEMES, PathStep, State
 from sdeweights.path import WeightPath
 from sdeweights.solvers.torchdiffeq_adapter import Torchdiffeq
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
     from torch import nn
 
 
+class Prefix(NamedTuple):
+    """The part of a flow that all weight samples share: the first `steps` steps.
+
+    Attributes:
+        state: state of the scheme after these steps; its first tensor is h, (batch, ...).
+        steps: number of steps.
+    """
+
+    state: State
+    steps: int
+
+
 def flow(
     f_h: HiddenDrift | nn.Module,
-    h0: Tensor,
+    h0: Tensor | Prefix,
     path: WeightPath,
     method: str = "euler",
     gradient: str = "backprop",
     *,
     per_sample: bool | None = None,
     vectorize: bool = False,
-    between: tuple[int, int] | None = None,
 ) -> Tensor:
     """Hidden states at t = 1 for every sample of a path: (samples, batch, ...).
 
     Args:
         f_h: f_h(t, h, w) for one sample, h (batch, ...) and w (d,); or a module of (h) or (t, h), called with w in
             place of its parameters.
-        h0: (batch, ...), or (samples, batch, ...) with a start for each sample.
+        h0: (batch, ...), or (samples, batch, ...) with a start for each sample; or a `Prefix` that `shared_prefix`
+            returned for a path that agrees with this one on these steps.
         path: weights.
         method: "euler", "midpoint", "rk4", "reversible_heun", one step each between grid points, or
             "torchdiffeq:dopri5" and the like (with backprop only).
         gradient: "backprop", "checkpoint" or "adjoint"; see `sdeweights.gradients`.
-        per_sample: whether h0 has a sample axis. Where None, it has one if there are two samples or more, and h0 has
-            three axes or more of which the first is as long as there are samples; with four axes, which may be as many
-            images, that is a ``ValueError``. Say it where a batch may be as large as the number of samples.
-        vectorize: carry all samples at once by ``torch.vmap`` instead of one after the other.
-        between: go from one grid point to another, by their indices, instead of from the first to the last; h0 is then
-            the state at the first of them. For schemes whose state is h alone: not reversible_heun, not torchdiffeq.
+        per_sample: whether h0 has a sample axis. By default it has one if there are two samples or more, and h0 has
+            three axes or more of which the first is as long as there are samples; h0 with four axes, which may be as
+            many images, is then a ValueError. Pass it whenever a batch may be as large as the number of samples.
+        vectorize: integrate all samples at once by `torch.vmap` instead of one after the other.
 
     Example: for f_h(t, h, w) = w h with w = 1 throughout, Euler with n steps gives (1 + 1/n)^n h0.
     """
-    if not isinstance(path, WeightPath) or not isinstance(h0, Tensor):
-        raise ValueError(f"expected h0 as a Tensor and path as a WeightPath, got {_name(h0)} and {_name(path)}")
-    has_samples = _has_samples(h0, path, per_sample)
-    ends = (0, path.steps) if between is None else between
-    job = _Job.checked(as_hidden_drift(f_h), h0, path, method, gradient, has_samples, vectorize, ends)
-    h1 = job.run()
-    if not bool(torch.isfinite(h1.detach()).all()):
-        job.explain()
-    return h1
+    _check_start(h0.state[0] if isinstance(h0, Prefix) else h0, path)
+    run = _runner(f_h, path, method, gradient, vectorize)
+    if isinstance(h0, Tensor) and _has_samples(h0, path, per_sample):
+        return run.finite([run.start(i, h) for i, h in enumerate(h0)], 0)
+    prefix = h0 if isinstance(h0, Prefix) else run.prefix(h0)
+    return run.finite([prefix.state] * path.samples, prefix.steps)
 
 
-def agreeing(path: WeightPath, method: str = "euler") -> int:
-    """How many steps of h all samples take together: the weights agree that long.
+def shared_prefix(
+    f_h: HiddenDrift | nn.Module, h0: Tensor, path: WeightPath, method: str = "euler", gradient: str = "backprop"
+) -> Prefix:
+    """The steps of `flow` that all samples take together, for use with this path and others that agree on them.
 
-    A step of Euler looks at the weights at its left end alone, so it goes one step further than the others.
+    A step of Euler reads the weights at its left end only, so samples share one step more than with other methods.
 
     Example: the first nine of ten steps are deterministic.
         >>> from sdeweights import Brownian, Cut, WeightProcess
-        >>> process = WeightProcess(torch.zeros(1), lambda t, w: -w, Brownian(), Cut.ode_first(0.1))
-        >>> agreeing(process.sample(10, samples=2)), agreeing(process.sample(10, samples=2), "rk4")
+        >>> path = WeightProcess(torch.zeros(1), lambda t, w: -w, Brownian(), Cut.ode_first(0.1)).sample(10, samples=2)
+        >>> f_h, h0 = (lambda t, h, w: w * h), torch.ones(3)
+        >>> shared_prefix(f_h, h0, path).steps, shared_prefix(f_h, h0, path, "rk4").steps
         (10, 9)
     """
-    left_only = method in SCHEMES and SCHEMES[method].left_only
-    return min(max(path.shared + left_only, 0), path.steps)
+    _check_start(h0, path)
+    return _runner(f_h, path, method, gradient).prefix(h0)
 
 
-def _name(value: object) -> str:
-    return type(value).__name__
+def _check_start(h0: Tensor, path: WeightPath) -> None:
+    if not isinstance(path, WeightPath) or not isinstance(h0, Tensor):
+        raise ValueError(
+            f"expected h0 as a Tensor and path as a WeightPath, got {type(h0).__name__} and {type(path).__name__}"
+        )
+    if h0.ndim < 1 or not h0.is_floating_point() or h0.dtype != path.w.dtype or h0.device != path.w.device:
+        raise ValueError(
+            f"expected h0 of shape (batch, ...), {path.w.dtype} on {path.w.device} like the path, "
+            f"got {tuple(h0.shape)}, {h0.dtype} on {h0.device}"
+        )
 
 
 def _has_samples(h0: Tensor, path: WeightPath, per_sample: bool | None) -> bool:
@@ -100,156 +118,157 @@ def _has_samples(h0: Tensor, path: WeightPath, per_sample: bool | None) -> bool:
     return per_sample
 
 
-@dataclass(frozen=True)
-class _Job:
-    """A flow whose arguments have been checked."""
+def _runner(
+    f_h: HiddenDrift | nn.Module, path: WeightPath, method: str, gradient: str, vectorize: bool = False
+) -> _Run:
+    if gradient not in MODES:
+        raise ValueError(f"expected gradient to be one of {', '.join(MODES)}, got {gradient!r}")
+    if method in SCHEMES:
+        return _Stepwise(as_hidden_drift(f_h), path, method, gradient, vectorize)
+    if not isinstance(method, str) or not method.startswith("torchdiffeq:"):
+        raise ValueError(f"expected method to be one of {', '.join(SCHEMES)}, torchdiffeq:METHOD, got {method!r}")
+    if gradient != "backprop" or vectorize:
+        raise ValueError(
+            f'expected gradient="backprop" and vectorize=False with {method}, got {gradient!r}, {vectorize}'
+        )
+    return _Adaptive(as_hidden_drift(f_h), path, method)
 
-    f_h: HiddenDrift
-    h0: Tensor
-    path: WeightPath
-    method: str
-    gradient: str
-    per_sample: bool
-    vectorize: bool
-    ends: tuple[int, int]
 
-    @classmethod
-    def checked(
-        cls,
-        f_h: HiddenDrift,
-        h0: Tensor,
-        path: WeightPath,
-        method: str,
-        gradient: str,
-        per_sample: bool,
-        vectorize: bool,
-        ends: tuple[int, int],
-    ) -> _Job:
-        if h0.ndim < 1 or not h0.is_floating_point() or h0.dtype != path.w.dtype or h0.device != path.w.device:
-            raise ValueError(
-                f"expected h0 of shape (batch, ...), {path.w.dtype} on {path.w.device} like the path, "
-                f"got {tuple(h0.shape)}, {h0.dtype} on {h0.device}"
-            )
-        if gradient not in MODES:
-            raise ValueError(f"expected gradient to be one of {', '.join(MODES)}, got {gradient!r}")
-        adaptive = isinstance(method, str) and method.startswith("torchdiffeq:")
-        if method not in SCHEMES and not adaptive:
-            raise ValueError(f"expected method to be one of {', '.join(SCHEMES)}, torchdiffeq:METHOD, got {method!r}")
-        if adaptive and (gradient != "backprop" or vectorize):
-            raise ValueError(
-                f'expected gradient="backprop" and vectorize=False with {method}, got {gradient!r}, {vectorize}'
-            )
-        if ends != (0, path.steps):
-            first, last = ends
-            if not 0 <= first < last <= path.steps:
-                raise ValueError(f"expected grid points 0 <= first < last <= {path.steps} in between, got {ends}")
-            if adaptive or method == "reversible_heun":
-                raise ValueError(f"expected euler, midpoint or rk4 between two grid points, got {method}")
-        return cls(f_h, h0, path, method, gradient, per_sample, vectorize, ends)
+class _Run(ABC):
+    """Integrates h along the samples of a path.
 
-    def run(self) -> Tensor:
-        """h1, (samples, batch, ...)."""
-        if self.method in SCHEMES:
-            return self._stepwise(SCHEMES[self.method](), MODES[self.gradient])
-        return self._adaptive(Torchdiffeq(self.method.partition(":")[2]))
+    Attributes:
+        shared: number of steps that all samples share.
+    """
 
-    def _stepwise(self, scheme: HiddenScheme, mode: Callable[..., State]) -> Tensor:
-        path, f_h = self.path, self.f_h
-        first, last = self.ends
-        steps = last - first
-        whole = self.gradient == "adjoint" or self.vectorize or not scheme.left_only
-        legs = [sample[first:last] for sample in _legs(path, None if whole else f_h)]
-        if self.per_sample:
-            begun, states = 0, [scheme.start(f_h, legs[i][0], h) for i, h in enumerate(self.h0)]
-        else:
-            # Going back a step needs the weights at its end, which for Euler's last shared step differ.
-            begun = agreeing(path, self.method) if self.gradient != "adjoint" else path.shared
-            begun = min(max(begun - first, 0), steps) if path.samples > 1 else 0
-            state = mode(f_h, scheme, legs[0][:begun], scheme.start(f_h, legs[0][0], self.h0))
-            if begun == steps:
-                return state[0].expand(path.samples, *self.h0.shape)
-            states = [state] * path.samples
-        if self.vectorize:
-            stacked = tuple(torch.stack(parts) for parts in zip(*states, strict=True))
-            return mode(OverSamples(f_h), scheme, _stacked(legs)[begun:], stacked)[0]
-        return torch.stack([mode(f_h, scheme, legs[i][begun:], state)[0] for i, state in enumerate(states)])
+    shared: int
 
-    def _adaptive(self, solver: Torchdiffeq) -> Tensor:
-        """Pieces between the points where the weights stop agreeing, are reset, or end."""
+    def __init__(self, f_h: HiddenDrift, path: WeightPath, method: str) -> None:
+        self.f_h, self.path, self.method = f_h, path, method
+
+    def start(self, sample: int, h: Tensor) -> State:  # noqa: ARG002 - most schemes carry h alone
+        """The state before the first step."""
+        return (h,)
+
+    @abstractmethod
+    def between(self, sample: int, state: State, first: int, last: int) -> State:
+        """The state at grid point `last`, from that at grid point `first`."""
+
+    def prefix(self, h0: Tensor) -> Prefix:
+        """The steps that all samples share."""
+        return Prefix(self.between(0, self.start(0, h0), 0, self.shared), self.shared)
+
+    def to_end(self, states: Sequence[State], first: int) -> Tensor:
+        """h at t = 1 of every sample, from its state at grid point `first`."""
         path = self.path
-        apart = 0 if self.per_sample else max(path.shared, 0)
-        h = self.h0
-        if apart > 0:
-            h = self._piece(solver, path[0], h, 0, apart)
-        starts = h if self.per_sample else h.expand(path.samples, *h.shape)
-        ends = [apart, *([path.reset] if path.reset is not None else []), path.steps]
-        out = []
-        for i, state in enumerate(starts):
-            for first, last in itertools.pairwise(ends):
-                state = self._piece(solver, path[i], state, first, last) if first < last else state
-            out.append(state)
-        return torch.stack(out)
+        if first == path.steps:  # all samples agree
+            return states[0][0].expand(path.samples, *states[0][0].shape)
+        return torch.stack([self.between(i, state, first, path.steps)[0] for i, state in enumerate(states)])
 
-    def _piece(self, solver: Torchdiffeq, path: WeightPath, h: Tensor, first: int, last: int) -> Tensor:
+    def finite(self, states: Sequence[State], first: int) -> Tensor:
+        """`to_end`; raises NonFiniteState if h is not finite."""
+        h1 = self.to_end(states, first)
+        if not bool(torch.isfinite(h1.detach()).all()):
+            self.explain(states, first)
+        return h1
+
+    def explain(self, states: Sequence[State], first: int) -> None:
+        """Integrate once more, without gradients, to name the step at which the state became non-finite."""
+        path, scheme = self.path, SCHEMES.get(self.method, SCHEMES["euler"])
+        with torch.no_grad():
+            for i, (steps, state) in enumerate(zip(_steps_of(path), states, strict=True)):
+                for k, step in enumerate(steps[first:], first):
+                    before, state = state, scheme.forward(self.f_h, step, state)
+                    if not bool(torch.isfinite(state[0]).all()):
+                        raise NonFiniteState(
+                            f"h became non-finite in sample {i}, {_phase(path, k)}step {k + 1} of {path.steps}, "
+                            f"t={path.times[k + 1]:.6g}; norm of h one step before: {norm(before[0].flatten()):.6g}, "
+                            f"norm of w: {norm(step.w0):.6g}"
+                        )
+        raise NonFiniteState(f"h became non-finite with {self.method}; largest norm of w: {norm(path.w):.6g}")
+
+
+@final
+class _Stepwise(_Run):
+    """One step between grid points."""
+
+    def __init__(self, f_h: HiddenDrift, path: WeightPath, method: str, gradient: str, vectorize: bool) -> None:
+        super().__init__(f_h, path, method)
+        self.scheme, self.mode, self.vectorize = SCHEMES[method], MODES[gradient], vectorize
+        # Going back a step needs the weights at its end, and those of the last step that Euler shares differ.
+        left_only = self.scheme.left_only and gradient != "adjoint"
+        self.shared = min(max(path.shared + left_only, 0), path.steps)
+        self.steps = _steps_of(path, f_h if left_only and not vectorize else None)
+
+    def start(self, sample: int, h: Tensor) -> State:
+        return self.scheme.start(self.f_h, self.steps[sample][0], h)
+
+    def between(self, sample: int, state: State, first: int, last: int) -> State:
+        return self.mode(self.f_h, self.scheme, self.steps[sample][first:last], state)
+
+    def to_end(self, states: Sequence[State], first: int) -> Tensor:
+        if not self.vectorize or first == self.path.steps:
+            return super().to_end(states, first)
+        stacked = tuple(torch.stack(parts) for parts in zip(*states, strict=True))
+        return self.mode(OverSamples(self.f_h), self.scheme, _stacked(self.steps)[first:], stacked)[0]
+
+
+@final
+class _Adaptive(_Run):
+    """As many steps as a method of torchdiffeq needs, one call between the points at which the weights may jump."""
+
+    def __init__(self, f_h: HiddenDrift, path: WeightPath, method: str) -> None:
+        super().__init__(f_h, path, method)
+        self.solver = Torchdiffeq(method.partition(":")[2])
+        self.shared = max(path.shared, 0)
+
+    def between(self, sample: int, state: State, first: int, last: int) -> State:
+        reset = self.path.reset
+        inside = [] if reset is None or not first < reset < last else [reset]
+        for a, b in itertools.pairwise([first, *inside, last]):
+            state = (self._piece(self.path[sample], state[0], a, b),) if a < b else state
+        return state
+
+    def _piece(self, path: WeightPath, h: Tensor, first: int, last: int) -> Tensor:
         end = path.times[last]
 
         def field(t: Tensor, h: Tensor) -> Tensor:
             time = min(max(as_float(t), path.times[first]), end)
             return self.f_h(t, h, path.at(time, left=time == end)[0])
 
-        return solver.solve(field, h, (path.times[first], end))[-1]
-
-    def explain(self) -> None:
-        """Integrate once more, without gradients, to name the step at which the state left the finite numbers."""
-        path = self.path
-        scheme = SCHEMES[self.method]() if self.method in SCHEMES else SCHEMES["euler"]()
-        with torch.no_grad():
-            for i, legs in enumerate(_legs(path)):
-                first, last = self.ends
-                state = scheme.start(self.f_h, legs[first], self.h0[i] if self.per_sample else self.h0)
-                for k, leg in enumerate(legs[first:last], first):
-                    before, state = state, scheme.step(self.f_h, leg, state)
-                    if not bool(torch.isfinite(state[0]).all()):
-                        raise NonFiniteState(
-                            f"h became non-finite in sample {i}, {_phase(path, k)}step {k + 1} of {path.steps}, "
-                            f"t={path.times[k + 1]:.6g}; norm of h one step before: {norm(before[0].flatten()):.6g}, "
-                            f"norm of w: {norm(leg.w0):.6g}"
-                        )
-        raise NonFiniteState(f"h became non-finite with {self.method}; largest norm of w: {norm(path.w):.6g}")
+        return self.solver.states(field, h, (path.times[first], end))[-1]
 
 
 def _phase(path: WeightPath, k: int) -> str:
-    """The phase of step k in words, where the path knows its phases."""
+    """The phase of step k in words, if the path records its phases."""
     return next((f"{p.kind} phase ({p.start:g}, {p.stop:g}), " for p in path.phases if p.first <= k < p.last), "")
 
 
-def _legs(path: WeightPath, f_h: HiddenDrift | None = None) -> list[list[Leg]]:
-    """The steps of every sample, with weights in the form that f_h takes them in fastest, where it is given."""
+def _steps_of(path: WeightPath, f_h: HiddenDrift | None = None) -> list[list[PathStep]]:
+    """The steps of every sample; with `f_h`, the weights are in the form that it takes fastest."""
     ts = path.ts.unbind()
-    dts = [b - a for a, b in zip(path.times, path.times[1:], strict=False)]
+    dts = [b - a for a, b in itertools.pairwise(path.times)]
     after: Sequence[Tensor] = () if path.after_reset is None else path.after_reset.unbind(0)
-    all_legs = []
-    for i, w in enumerate(_rows(path.w, f_h)):
-        all_legs.append(
-            [
-                Leg(
-                    ts[k],
-                    ts[k + 1],
-                    dts[k],
-                    after[i] if k == path.reset else w[k],
-                    w[k + 1],
-                    starts_at_reset=k == path.reset,
-                    ends_at_reset=k + 1 == path.reset,
-                )
-                for k in range(path.steps)
-            ]
-        )
-    return all_legs
+    return [
+        [
+            PathStep(
+                ts[k],
+                ts[k + 1],
+                dts[k],
+                after[i] if k == path.reset else w[k],
+                w[k + 1],
+                starts_at_reset=k == path.reset,
+                ends_at_reset=k + 1 == path.reset,
+            )
+            for k in range(path.steps)
+        ]
+        for i, w in enumerate(_rows(path.w, f_h))
+    ]
 
 
 def _rows(w: Tensor, f_h: HiddenDrift | None) -> list[Sequence[Any]]:
-    """Weights (samples, n, d) as those of each sample at each grid point, whose gradients are put together once."""
-    if not w.is_contiguous():  # one sample seen many times
+    """Weights (samples, n, d) at each grid point of each sample; their gradients are assembled once, not per row."""
+    if not w.is_contiguous():  # one sample repeated
         return [sample.unbind() for sample in w.unbind()]
     flat, n = w.flatten(0, 1), w.shape[1]
     trained = w.requires_grad and torch.is_grad_enabled()
@@ -257,9 +276,9 @@ def _rows(w: Tensor, f_h: HiddenDrift | None) -> list[Sequence[Any]]:
     return [rows[i : i + n] for i in range(0, len(rows), n)]
 
 
-def _stacked(legs: list[list[Leg]]) -> list[Leg]:
-    """The steps of all samples side by side, weights (samples, d)."""
+def _stacked(steps: list[list[PathStep]]) -> list[PathStep]:
+    """The steps of all samples at once, weights (samples, d)."""
     return [
-        column[0]._replace(w0=torch.stack([leg.w0 for leg in column]), w1=torch.stack([leg.w1 for leg in column]))
-        for column in zip(*legs, strict=True)
+        column[0]._replace(w0=torch.stack([s.w0 for s in column]), w1=torch.stack([s.w1 for s in column]))
+        for column in zip(*steps, strict=True)
     ]

@@ -1,8 +1,8 @@
-"""Three ways to carry a hidden state along the legs of a path, which differ in what they keep for the backward pass.
+"""Three ways to carry a hidden state along the steps of a path, which differ in what they keep for the backward pass.
 
 backprop     every step: memory grows with the number of steps
-checkpoint   every sqrt(steps)-th state, the rest computed again: memory grows with its square root
-adjoint      the last state alone, the rest computed backwards: memory does not grow
+checkpoint   every sqrt(steps)-th state, the rest recomputed: memory grows with the square root of the number of steps
+adjoint      the last state alone, the rest computed backward: memory does not grow
 """
 
 from __future__ import annotations
@@ -17,38 +17,38 @@ from torch.autograd.function import once_differentiable
 from torch.utils.checkpoint import checkpoint as torch_checkpoint
 
 from sdeweights.functional import HiddenDrift
-from sdeweights.hidden import HiddenScheme, Leg, State
+from sdeweights.hidden import HiddenScheme, PathStep, State
 
 
-def backprop(f_h: HiddenDrift, scheme: HiddenScheme, legs: Sequence[Leg], state: State) -> State:
+def backprop(f_h: HiddenDrift, scheme: HiddenScheme, steps: Sequence[PathStep], state: State) -> State:
     """One step after the other."""
-    for leg in legs:
-        state = scheme.step(f_h, leg, state)
+    for step in steps:
+        state = scheme.forward(f_h, step, state)
     return state
 
 
-def checkpoint(f_h: HiddenDrift, scheme: HiddenScheme, legs: Sequence[Leg], state: State) -> State:
-    """sqrt(steps) pieces of sqrt(steps) steps; gradients are those of ``backprop`` to the bit."""
-    size = max(1, math.isqrt(len(legs)))
-    for first in range(0, len(legs), size):
-        piece = legs[first : first + size]
+def checkpoint(f_h: HiddenDrift, scheme: HiddenScheme, steps: Sequence[PathStep], state: State) -> State:
+    """sqrt(steps) pieces of sqrt(steps) steps; gradients equal those of `backprop` to the bit."""
+    size = max(1, math.isqrt(len(steps)))
+    for first in range(0, len(steps), size):
+        piece = steps[first : first + size]
         state = torch_checkpoint(backprop, f_h, scheme, piece, state, use_reentrant=False)
     return state
 
 
-def adjoint(f_h: HiddenDrift, scheme: HiddenScheme, legs: Sequence[Leg], state: State) -> State:
-    """States computed backwards with the scheme's ``back``: gradients are exact up to rounding if that is."""
-    if not legs:
+def adjoint(f_h: HiddenDrift, scheme: HiddenScheme, steps: Sequence[PathStep], state: State) -> State:
+    """States computed backward by the scheme's `backward`: gradients are as exact as that is."""
+    if not steps:
         return state
     parameters = tuple(p for p in f_h.parameters() if p.requires_grad) if isinstance(f_h, nn.Module) else ()
-    weights = (*(leg.w0 for leg in legs), *(leg.w1 for leg in legs))
+    weights = (*(step.w0 for step in steps), *(step.w1 for step in steps))
     out: State = _Adjoint.apply(  # type: ignore[no-untyped-call]
-        f_h, scheme, legs, len(state), *state, *weights, *parameters
+        f_h, scheme, steps, len(state), *state, *weights, *parameters
     )
     return out
 
 
-MODES: dict[str, Callable[[HiddenDrift, HiddenScheme, Sequence[Leg], State], State]] = {
+MODES: dict[str, Callable[[HiddenDrift, HiddenScheme, Sequence[PathStep], State], State]] = {
     "backprop": backprop,
     "checkpoint": checkpoint,
     "adjoint": adjoint,
@@ -60,15 +60,15 @@ class _Adjoint(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Any, f_h: HiddenDrift, scheme: HiddenScheme, legs: Sequence[Leg], n: int, *tensors: Tensor
+        ctx: Any, f_h: HiddenDrift, scheme: HiddenScheme, steps: Sequence[PathStep], n: int, *tensors: Tensor
     ) -> State:
         state = tensors[:n]
-        first, *rest = (_detached(leg) for leg in legs)
+        first, *rest = (_detached(step) for step in steps)
         state = _first_step(f_h, scheme, first, tuple(x.detach() for x in state))
         state = backprop(f_h, scheme, rest, state)
         ctx.f_h, ctx.scheme, ctx.n = f_h, scheme, n
         empty = state[0].new_empty(0)
-        ctx.shape = [leg._replace(w0=empty, w1=empty) for leg in legs]
+        ctx.shape = [step._replace(w0=empty, w1=empty) for step in steps]
         ctx.save_for_backward(*state, *tensors[n:])
         return state
 
@@ -84,11 +84,11 @@ class _Adjoint(torch.autograd.Function):
         to_parameters: list[Tensor | None] = [None] * len(parameters)
         for k in reversed(range(steps)):
             w0, w1 = (saved[n + k].detach(), saved[n + steps + k].detach())
-            leg = ctx.shape[k]._replace(w0=w0, w1=w1)
-            state = tuple(x.detach() for x in ctx.scheme.back(ctx.f_h, leg, state))
+            step = ctx.shape[k]._replace(w0=w0, w1=w1)
+            state = tuple(x.detach() for x in ctx.scheme.backward(ctx.f_h, step, state))
             inputs = [x.requires_grad_() for x in (*state, w0, w1)]
             with torch.enable_grad():
-                out = ctx.scheme.step(ctx.f_h, leg, state)
+                out = ctx.scheme.forward(ctx.f_h, step, state)
             grads = torch.autograd.grad(out, [*inputs, *parameters], a, allow_unused=True)
             a = [torch.zeros_like(x) if g is None else g for x, g in zip(state, grads, strict=False)]
             to_w0[k], to_w1[k] = grads[n], grads[n + 1]
@@ -101,27 +101,27 @@ def _sum(x: Tensor | None, y: Tensor | None) -> Tensor | None:
     return y if x is None else x if y is None else x + y
 
 
-def _detached(leg: Leg) -> Leg:
-    return leg._replace(w0=leg.w0.detach(), w1=leg.w1.detach())
+def _detached(step: PathStep) -> PathStep:
+    return step._replace(w0=step.w0.detach(), w1=step.w1.detach())
 
 
 def _random_state(like: Tensor) -> Tensor:
     return torch.cuda.get_rng_state(like.device) if like.is_cuda else torch.get_rng_state()
 
 
-def _first_step(f_h: HiddenDrift, scheme: HiddenScheme, leg: Leg, state: State) -> State:
-    """The first step with gradients on, to see whether f_h hides trainable tensors that the adjoint cannot reach."""
+def _first_step(f_h: HiddenDrift, scheme: HiddenScheme, step: PathStep, state: State) -> State:
+    """Take the first step with gradients on, to find trainable tensors hidden in f_h that the adjoint cannot reach."""
     fixed: HiddenDrift = f_h
     if isinstance(f_h, nn.Module):
         frozen = {name: p.detach() for name, p in f_h.named_parameters()}
         fixed = lambda t, h, w: torch.func.functional_call(f_h, frozen, (t, h, w))  # noqa: E731
     before = _random_state(state[0])
     with torch.enable_grad():
-        state = scheme.step(fixed, leg, state)
+        state = scheme.forward(fixed, step, state)
     if not torch.equal(_random_state(state[0]), before):
         raise ValueError(
             'expected f_h without random numbers such as dropout for gradient="adjoint", got one that draws them: '
-            'computed backwards, it would draw others; "checkpoint" draws the same again'
+            'going backward it would draw others; "checkpoint" draws the same numbers again'
         )
     if any(x.requires_grad for x in state):
         raise ValueError(

@@ -1,7 +1,7 @@
 """Path-space KL, Section 2:  KL = E 1/2 int_{t1}^{t2} |u|^2 dt,  u = g_SS^{-1} (f_q - f_p)_S.
 
 By Girsanov's theorem log dQ/dP = 1/2 int |u|^2 dt + int u dB along a path of the posterior. On a grid both integrals
-are left-point sums, which for Euler-Maruyama give exactly the KL of the two Markov chains.
+are left-point sums, which for Euler-Maruyama are exactly the KL of the two Markov chains.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from sdeweights import diffusion
 from sdeweights.diffusion import Kind
@@ -25,25 +25,38 @@ if TYPE_CHECKING:
     from sdeweights.priors import Prior
 
 
+_HALF = 0.5  # the 1/2 of the KL; value and gradient both take it from here
+
+
 def control(kind: Kind, gap: Tensor, g: Tensor) -> Tensor:
     """u = g^{-1} (f_q - f_p) from the gap f_q - f_p, all on the stochastic coordinates: (..., m)."""
     return diffusion.solve(kind, g, gap)
 
 
 def integrand(u: Tensor) -> Tensor:
-    """1/2 |u|^2, the rate at which KL accrues: (..., m) -> (...). The only place that knows the 1/2.
+    """1/2 |u|^2, the rate at which KL accrues: (..., m) -> (...).
 
     Example:
         >>> integrand(torch.tensor([3.0, 4.0]))
         tensor(12.5000)
     """
-    return 0.5 * (u * u).sum(-1)
+    return _HALF * (u * u).sum(-1)
+
+
+def slope(u: Tensor) -> Tensor:
+    """The gradient of `integrand`, for schemes that write their gradients by hand: 2 * 1/2 * u."""
+    return 2 * _HALF * u
 
 
 def energy(us: Sequence[Tensor], dts: Sequence[float]) -> Tensor:
-    """1/2 int |u|^2 dt as the sum of ``integrand(u_k) dt_k``: (samples,)."""
-    rates = torch.stack([integrand(u) for u in us], -1)
-    return (rates * rates.new_tensor(dts)).sum(-1)
+    """1/2 int |u|^2 dt from u at the left end of every step: (samples,)."""
+    return sum_over_steps([integrand(u) for u in us], dts)
+
+
+def sum_over_steps(rates: Sequence[Tensor], dts: Sequence[float]) -> Tensor:
+    """int of a rate, from its value (samples,) at the left end of every step: the sum of rate_k dt_k."""
+    stacked = torch.stack(list(rates), -1)
+    return (stacked * stacked.new_tensor(dts)).sum(-1)
 
 
 def martingale(us: Sequence[Tensor], dB: Tensor) -> Tensor:
@@ -52,10 +65,10 @@ def martingale(us: Sequence[Tensor], dB: Tensor) -> Tensor:
 
 
 def path_kl(posterior_drift: Field, prior: Prior, path: WeightPath, cut: Cut) -> Tensor:
-    """1/2 int_{t1}^{t2} |u|^2 dt along each sample of a path that is already there: (samples,).
+    """1/2 int_{t1}^{t2} |u|^2 dt along each sample of a given path: (samples,).
 
-    t1 and t2 of the cut have to be grid points of the path; the window may be any part of it, so that the KL of
-    consecutive windows adds up to that of their union.
+    t1 and t2 of the cut must be grid points of the path. The window may be any part of it, so the KL of consecutive
+    windows adds up to that of their union.
 
     Example: for a drift gap of 0.3 in each of 2 coordinates, sigma = 0.5 and the window (0, 1) it is
     1/2 * 2 * (0.3 / 0.5)^2 = 0.36.
@@ -79,3 +92,25 @@ def controls(posterior_drift: Field, prior: Prior, path: WeightPath, cut: Cut) -
         g = diffusion.restrict(kind, prior.diffusion(t, w), S)
         us.append(control(kind, f_and_gap(t, w)[1][..., S], g))
     return us, [path.times[k + 1] - path.times[k] for k in range(first, last)]
+
+
+def sticking_the_landing(drift: Field, prior: Prior, path: WeightPath, cut: Cut, dB: Tensor | None) -> Tensor:
+    """int u dB with the parameters of f_q detached, so that the gradient comes from the path alone: (samples,)."""
+    if dB is None:
+        return path.w.new_zeros(path.samples)
+    us, _ = controls(_with_parameters_detached(drift, path), prior, path, cut)
+    return martingale(us, dB)
+
+
+def _with_parameters_detached(drift: Field, path: WeightPath) -> Field:
+    if isinstance(drift, nn.Module):
+        frozen = {name: p.detach() for name, p in drift.named_parameters()}
+        fixed: Field = lambda t, w: torch.func.functional_call(drift, frozen, (t, w))  # noqa: E731
+    else:
+        fixed = drift
+    with torch.enable_grad():
+        if fixed(path.ts[0], path.w[:, 0].detach()).requires_grad:
+            raise ValueError(
+                "expected a drift whose parameters belong to an nn.Module for kl_stl, got a function that hides some"
+            )
+    return fixed

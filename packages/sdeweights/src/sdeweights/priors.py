@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple, final
+from typing import final
 
 import torch
 from torch import Tensor, nn
@@ -14,7 +14,7 @@ Value = float | Tensor
 
 
 class _Constant(nn.Module):
-    """A function of (t, w) that has one value: a number, a buffer, or a parameter where it is one."""
+    """A function of (t, w) with one value: a number, a buffer, or a parameter."""
 
     def __init__(self, value: Value) -> None:
         super().__init__()
@@ -27,8 +27,8 @@ class _Constant(nn.Module):
     def forward(self, t: Tensor, w: Tensor) -> Tensor:  # noqa: ARG002 - constant in t
         return torch.as_tensor(self.value, dtype=w.dtype, device=w.device)
 
-    def beside(self, w: Tensor) -> Value:
-        """The value for arithmetic with w."""
+    def like(self, w: Tensor) -> Value:
+        """The value in the dtype and on the device of w, for arithmetic with it."""
         return self.value.to(w) if isinstance(self.value, Tensor) else self.value
 
     def restrict(self, indices: Tensor) -> _Constant:
@@ -49,18 +49,10 @@ class _MeanReversion(nn.Module):
         self.mu = mu if isinstance(mu, _Constant) else _Constant(mu)
 
     def forward(self, t: Tensor, w: Tensor) -> Tensor:  # noqa: ARG002 - constant in t
-        return self.theta.beside(w) * (self.mu.beside(w) - w)
+        return self.theta.like(w) * (self.mu.like(w) - w)
 
     def restrict(self, indices: Tensor) -> _MeanReversion:
         return _MeanReversion(self.theta.restrict(indices), self.mu.restrict(indices))
-
-
-class Numbers(NamedTuple):
-    """dw = theta (mu - w) dt + sigma dB with plain numbers."""
-
-    theta: float
-    mu: float
-    sigma: float
 
 
 def _zero(t: Tensor, w: Tensor) -> Tensor:  # noqa: ARG001 - constant in t
@@ -74,8 +66,8 @@ class Prior(nn.Module):
         drift: f_p, from (t, w) with w of shape (..., d) to (..., d).
         diffusion: g, a number, a tensor, or a function of (t, w). For one weight vector w of shape (d,) its value is a
             scalar (shape () or (1,)), a diagonal (d,) or a dense matrix (d, d); for w of shape (n, d) it broadcasts.
-        coordinatewise: says that drift and diffusion treat every coordinate by itself and by one formula, so that they
-            can be evaluated on part of the coordinates. A split drift built on this prior needs that.
+        coordinatewise: whether drift and diffusion treat every coordinate by itself and by one formula, so that they
+            can be evaluated on part of the coordinates. A split drift built on this prior requires it.
 
     Example:
         >>> prior = Prior(lambda t, w: -w, lambda t, w: 0.1 + 0.2 * t + 0 * w, coordinatewise=True)
@@ -95,15 +87,22 @@ class Prior(nn.Module):
         return isinstance(self._diffusion, _Constant)
 
     @property
-    def numbers(self) -> Numbers | None:
-        """theta, mu and sigma where that is all there is to the prior; None for tensors and functions of (t, w)."""
-        drift, sigma = self._drift, _number(self._diffusion)
-        if drift is _zero:
-            return None if sigma is None else Numbers(0.0, 0.0, sigma)
-        if not isinstance(drift, _MeanReversion):
+    def mean_reversion(self) -> tuple[float, float] | None:
+        """(theta, mu) if f_p = theta (mu - w) with numbers theta and mu, else None."""
+        if self._drift is _zero:
+            return (0.0, 0.0)
+        if not isinstance(self._drift, _MeanReversion):
             return None
-        theta, mu = _number(drift.theta), _number(drift.mu)
-        return None if theta is None or mu is None or sigma is None else Numbers(theta, mu, sigma)
+        theta, mu = self._drift.theta.value, self._drift.mu.value
+        return (theta, mu) if isinstance(theta, float) and isinstance(mu, float) else None
+
+    @property
+    def constant_sigma(self) -> float | Tensor | None:
+        """g if it is a number or one number per coordinate, and not trained; else None."""
+        value = self._diffusion.value if isinstance(self._diffusion, _Constant) else None
+        if isinstance(value, Tensor) and (value.requires_grad or value.ndim != 1):
+            return None
+        return value
 
     def drift(self, t: Tensor, w: Tensor) -> Tensor:
         """f_p(t, w), of w's shape."""
@@ -113,8 +112,15 @@ class Prior(nn.Module):
         """g(t, w) as a tensor."""
         return torch.as_tensor(self._diffusion(t, w), dtype=w.dtype, device=w.device)
 
+    def extra_repr(self) -> str:
+        reversion, sigma = self.mean_reversion, self.constant_sigma
+        parts = [] if reversion is None or self._drift is _zero else [f"theta={reversion[0]:g}, mu={reversion[1]:g}"]
+        if sigma is not None:
+            parts.append(f"sigma={sigma:g}" if isinstance(sigma, float) else f"sigma=<{len(sigma)} values>")
+        return ", ".join(parts)
+
     def restrict(self, indices: Tensor) -> Prior:
-        """The prior of the coordinates ``indices`` alone; only where every coordinate goes by itself."""
+        """The prior of the coordinates `indices` alone; raises ValueError unless the prior is coordinatewise."""
         if not self.coordinatewise:
             raise ValueError(
                 "expected a coordinatewise prior, got one that may mix coordinates; see Prior(coordinatewise=)"
@@ -122,12 +128,8 @@ class Prior(nn.Module):
         return Prior(_restricted(self._drift, indices), _restricted(self._diffusion, indices), coordinatewise=True)
 
 
-def _number(field: Field) -> float | None:
-    return field.value if isinstance(field, _Constant) and isinstance(field.value, float) else None
-
-
 def _restricted(field: Field, indices: Tensor) -> Field:
-    """A field on part of the coordinates: by its own ``restrict`` where it holds tensors, else by calling it there."""
+    """A field on part of the coordinates: by its own `restrict` if it has one, else the field itself."""
     restrict: Callable[[Tensor], Field] | None = getattr(field, "restrict", None)
     return field if restrict is None else restrict(indices)
 
@@ -140,9 +142,9 @@ class OrnsteinUhlenbeck(Prior):
     sigma^2 (1 - e^{-2 theta t}) / (2 theta): for theta = sigma = 1 and t = 1 the variance is 0.43233.
 
     Args:
-        theta: rate of return, a number or (d,).
+        theta: rate of mean reversion, a number or (d,).
         mu: mean, a number or (d,).
-        sigma: noise, a number, (d,) or (d, d); an ``nn.Parameter`` is learned, for prior and posterior alike.
+        sigma: diffusion, a number, (d,) or (d, d); an `nn.Parameter` is trained, for prior and posterior alike.
     """
 
     def __init__(self, theta: Value = 1.0, mu: Value = 0.0, sigma: Value = 1.0) -> None:

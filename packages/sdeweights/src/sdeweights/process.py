@@ -1,12 +1,11 @@
 """The partially stochastic weight process:  dw = f_q(t, w) dt + 1[t1 < t < t2] P_S g(t, w) P_S dB,  eqs. (4)-(6), (11).
 
-Weights do not depend on activations, so that a path is sampled first, and hidden states are carried along it afterwards
-(`sdeweights.flow`). What is deterministic is integrated once, not once a sample.
+Weights do not depend on activations, so a path is sampled first and hidden states are carried along it afterwards
+(`sdeweights.flow`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from numbers import Integral
 from typing import TYPE_CHECKING, Any, Self, final
 
@@ -18,12 +17,11 @@ from sdeweights.brownian import Increments
 from sdeweights.cuts import AtT2, Cut
 from sdeweights.errors import NonFiniteState, norm
 from sdeweights.grid import Grid
+from sdeweights.integrate import Plan, integrate
 from sdeweights.path import WeightPath
 from sdeweights.priors import Prior
-from sdeweights.sampling import Job, paths
 from sdeweights.solvers import ode_solver as find_ode_solver
 from sdeweights.solvers import sde_solver as find_sde_solver
-from sdeweights.track import Plan
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -34,15 +32,16 @@ if TYPE_CHECKING:
 
 @final
 class WeightProcess(nn.Module):
-    """Weights w_t that start at w0, drift by f_q, and are noisy where the cut says so.
+    """Weights w_t that start at w0, drift by f_q, and are noisy on the coordinates and depths of a cut.
 
     Args:
         w0: initial weights, (d,). A plain tensor becomes a parameter. A parameter, frozen or not, and a tensor that
-            requires gradients are used as they are; the latter is not among ``parameters()``.
+            requires gradients are used as they are; the latter is not among `parameters()`.
         drift: the whole f_q(t, w), from w of shape (..., d) to (..., d); nothing is added to it.
         prior: f_p and g. The posterior has the same g.
         cut: which weights are noisy, and when.
-        w_t2: value of w_S after t2 under "fixed" (kept) and "learned" (trained), (d,) or (|S|,); by default that of w0.
+        w_t2: value of w_S after t2 under "fixed" (a constant) and "learned" (a parameter), (d,) or (|S|,); by default
+            that of w0.
         allow_leak: accept, on a horizontal cut, a drift through which the deterministic weights may see the noisy ones.
 
     Example:
@@ -95,41 +94,36 @@ class WeightProcess(nn.Module):
         """Sample weight paths.
 
         Args:
-            steps: steps of the grid over [0, 1], dealt to the phases of the cut in proportion to their lengths; or the
-                grid itself, such as ``Grid.of(cut, 30).refine(2)``.
+            steps: steps of the grid over [0, 1], distributed over the phases of the cut in proportion to their lengths;
+                or the grid itself, such as `Grid.of(cut, 30).refine(2)`.
             samples: number of paths. Sample i depends on the generator's state and on i alone.
-            generator: source of the noise; torch's global one where None.
-            solver: scheme of the stochastic phase.
+            generator: source of the noise; torch's global one by default.
+            solver: scheme of the stochastic phase: a name of `sdeweights.solvers` or a scheme. "euler" takes every
+                equation; "fused-euler" takes the paper's drift f_p + BottleneckDrift at half the cost.
             ode_solver: scheme of deterministic phases, and of the deterministic coordinates of a horizontal cut.
-            noise: Brownian increments to use instead of fresh ones; ``samples`` is then their number of samples.
+            noise: Brownian increments to use instead of fresh ones; their number of samples replaces `samples`.
         """
-        job = self._job(steps, samples, generator, find_sde_solver(solver), find_ode_solver(ode_solver), noise)
-        return _finite_paths([job])[0]
+        scheme, ode = find_sde_solver(solver), find_ode_solver(ode_solver)
+        grid = steps.checked(self.cut) if isinstance(steps, Grid) else Grid.of(self.cut, steps)
+        noise = self._draw(grid, samples, scheme, generator) if noise is None else self._checked(noise, grid)
+        path = integrate(self, Plan(grid, scheme, ode, int(samples) if noise is None else len(noise.dB), noise))
+        _require_finite(path, grid)
+        return path
+
+    def extra_repr(self) -> str:
+        return f"d={self.d}, stochastic={len(self.S)}, cut={self.cut}"
 
     def forward(self, steps: int | Grid = 30, samples: int = 1, **how: Any) -> WeightPath:
-        """The same as ``sample``."""
+        """The same as `sample`."""
         return self.sample(steps, samples, **how)
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
-        """Move to another device or dtype, w0 and w_t2 included where they are no parameters."""
+        """Move to another device or dtype, including w0 and w_t2 if they are not parameters."""
         super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
         for name in ("w0", "w_t2"):
             if name in self.__dict__ and isinstance(self.__dict__[name], Tensor):
                 setattr(self, name, fn(self.__dict__[name]))
         return self
-
-    def _job(
-        self,
-        steps: int | Grid,
-        samples: int,
-        generator: torch.Generator | None,
-        scheme: SdeSolver,
-        ode: OdeSolver,
-        noise: Increments | None = None,
-    ) -> Job:
-        grid = steps.checked(self.cut) if isinstance(steps, Grid) else Grid.of(self.cut, steps)
-        noise = self._draw(grid, samples, scheme, generator) if noise is None else self._checked(noise, grid)
-        return Job(self, Plan(grid, scheme, ode, noise), int(samples) if noise is None else len(noise.dB))
 
     def _draw(
         self, grid: Grid, samples: int, scheme: SdeSolver, generator: torch.Generator | None
@@ -159,7 +153,7 @@ class WeightProcess(nn.Module):
 
     def _checked(self, noise: Increments, grid: Grid) -> Increments:
         if grid.sde is None:
-            raise ValueError("expected no noise for a cut without a stochastic phase, got some")
+            raise ValueError("expected noise=None for a cut without a stochastic phase, got increments")
         dt = (grid.sde.stop - grid.sde.start) / grid.sde.steps
         if noise.dB.shape[1:] != (grid.sde.steps, len(self.S)) or abs(noise.dt - dt) > 1e-9:
             raise ValueError(
@@ -194,7 +188,7 @@ class WeightProcess(nn.Module):
             self.w_t2 = _trained(value)
 
     def _check_fields(self) -> None:
-        """Evaluate drift and prior once, so that a wrong shape or a zero diffusion is found here and not in a run."""
+        """Evaluate drift and prior once, so that a wrong shape or a zero diffusion is found here and not later."""
         with torch.no_grad():
             t, w = self.w0.new_tensor(self.cut.t1), self.w0.detach()
             for name, field in (("drift", self.drift), ("prior drift", self.prior.drift)):
@@ -215,52 +209,12 @@ class WeightProcess(nn.Module):
             diffusion.solve(kind, g, w[self.S])
 
 
-def sample_together(
-    processes: Sequence[WeightProcess],
-    steps: int | Grid | Sequence[int | Grid] = 30,
-    samples: int = 1,
-    *,
-    generators: Sequence[torch.Generator | None] | None = None,
-    solver: str | SdeSolver = "euler",
-    ode_solver: str | OdeSolver = "euler",
-) -> list[WeightPath]:
-    """Sample the weight paths of several processes, each with a generator of its own.
-
-    Each path is that of ``process.sample``, to rounding. Processes of one shape take their steps side by side: the same
-    grid, the same prior with plain numbers, bottleneck nets of the same sizes, Euler's schemes. Their paths then
-    share one graph: a single backward pass serves all, and gives zeros to those that the loss does not look at.
-
-    Args:
-        processes: of any shapes.
-        steps: as in ``sample``, one for all or one for each.
-        samples: number of paths of each process.
-        generators: sources of noise, one for each process; torch's global one where None.
-        solver: scheme of the stochastic phases.
-        ode_solver: scheme of deterministic phases.
-    """
-    each = list(steps) if isinstance(steps, Sequence) else [steps] * len(processes)
-    sources = [None] * len(processes) if generators is None else list(generators)
-    if not len(processes) == len(each) == len(sources):
-        raise ValueError(
-            f"expected steps and generators for {len(processes)} processes, got {len(each)} and {len(sources)}"
-        )
-    scheme, ode = find_sde_solver(solver), find_ode_solver(ode_solver)
-    return _finite_paths([p._job(n, samples, g, scheme, ode) for p, n, g in zip(processes, each, sources, strict=True)])
-
-
-def _finite_paths(jobs: Sequence[Job]) -> list[WeightPath]:
-    made = paths(jobs)
-    for job, path in zip(jobs, made, strict=True):
-        _require_finite(path, job.plan.grid)
-    return made
-
-
 def _trained(w: Tensor) -> Tensor:
     return w if isinstance(w, nn.Parameter) or w.requires_grad else nn.Parameter(w.detach().clone())
 
 
 def _require_like(w: Tensor, field: Field) -> None:
-    """Refuse a module that is on another device than w, or all in another dtype."""
+    """Raise ValueError if a module is on another device than w, or entirely in another dtype."""
     parameters = [p for p in field.parameters() if p.is_floating_point()] if isinstance(field, nn.Module) else []
     if parameters and all(p.dtype != w.dtype or p.device != w.device for p in parameters):
         p = parameters[0]
@@ -297,7 +251,7 @@ def _check_parts(w0: Tensor, drift: Field, prior: Prior, cut: Cut) -> None:
 
 
 def _is_split(drift: Field, S: Tensor, D: Tensor, allow_leak: bool) -> bool:
-    """Whether the drifts of S and D can be had apart; if not, that has to be allowed."""
+    """Whether the drifts of S and D can be evaluated separately; if not, `allow_leak` must be True."""
     restrict = getattr(drift, "restrict", None)
     if restrict is None:
         reason = "got one that may mix coordinates"
@@ -312,7 +266,7 @@ def _is_split(drift: Field, S: Tensor, D: Tensor, allow_leak: bool) -> bool:
         return False
     raise ValueError(
         "expected a split drift (SplitDrift, or PriorPlus of one) on a horizontal cut, so that deterministic weights "
-        f"cannot see noise: {reason}; allow_leak=True takes it all the same"
+        f"cannot see noise: {reason}; allow_leak=True accepts it"
     )
 
 

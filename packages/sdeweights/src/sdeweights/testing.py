@@ -1,6 +1,6 @@
-"""What tests of this package, and of packages built on it, need: seeded generators, measured orders, strategies.
+"""Helpers for tests of this package and of packages built on it: seeded generators, measured orders, strategies.
 
-Needs hypothesis (``pip install sdeweights[testing]``).
+Requires hypothesis (`pip install sdeweights[testing]`).
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 from sdeweights.cuts import AtT2, Cut
-from sdeweights.drifts import SplitDrift
+from sdeweights.drifts import BottleneckDrift, SplitDrift
 
 
 def seeded(seed: int = 0) -> torch.Generator:
@@ -86,3 +86,38 @@ def drift_for(cut: Cut, d: int, seed: int = 0) -> TanhDrift | SplitDrift:
         return TanhDrift(d, seed)
     S = cut.indices(d)
     return SplitDrift(TanhDrift(len(S), seed), TanhDrift(d - len(S), seed + 1), S, d)
+
+
+# Everything that certifies one of them certifies the other: pairs (solver, ode_solver) for `WeightProcess.sample`.
+EULERS = {"plain": ("euler", "euler"), "fused": ("fused-euler", "fused-euler")}
+
+
+def affine_bottleneck(
+    d: int, constant: float | Tensor = 0.0, slope: float | Tensor = 0.0, matrix: float | Tensor = 0.0
+) -> BottleneckDrift:
+    """A `BottleneckDrift` that is the affine function c + s t + A w, so that closed forms hold for every solver.
+
+    The gates are 1/2 and w = relu(w) - relu(-w), so the function is exact up to rounding.
+
+    Args:
+        d: number of weights.
+        constant: c, a number or (d,).
+        slope: s, a number or (d,).
+        matrix: A, a number for a multiple of the identity or (d, d).
+
+    Example:
+        >>> affine_bottleneck(2, constant=1.0, matrix=-3.0)(torch.tensor(0.5), torch.tensor([1.0, 2.0]).double())
+        tensor([-2., -5.], dtype=torch.float64, grad_fn=<AddBackward0>)
+    """
+    net = BottleneckDrift(d, (2 * d,), activation=torch.relu).double()
+    eye = torch.eye(d, dtype=torch.float64)
+    A = torch.as_tensor(matrix, dtype=torch.float64)
+    A = A * eye if A.ndim == 0 else A
+    with torch.no_grad():
+        for parameter in net.parameters():
+            parameter.zero_()
+        net.layers[0].weight.copy_(2 * torch.cat([eye, -eye]))  # type: ignore[operator, union-attr]
+        net.layers[1].weight.copy_(2 * torch.cat([A, -A], 1))  # type: ignore[operator, union-attr]
+        net.layers[1].bias.fill_(0).add_(2 * torch.as_tensor(constant))  # type: ignore[operator, union-attr]
+        net.layers[1].time_slope.fill_(0).add_(torch.as_tensor(slope))  # type: ignore[operator, union-attr]
+    return net

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple, cast, final
 
@@ -24,14 +24,14 @@ from psdenets.nn.scales import block_shapes, first_of_scales, lifted
 from psdenets.nn.space_to_depth import space_to_depth
 from psdenets.seeds import generator as generator_at
 from sdeweights import (
+    Prefix,
     PriorPlus,
     WeightPath,
     WeightProcess,
-    agreeing,
     bottleneck,
     flatten,
     flow,
-    sample_together,
+    shared_prefix,
 )
 from sdeweights.solvers import ode_solver, sde_solver
 
@@ -56,14 +56,13 @@ class Weights(NamedTuple):
         return torch.stack([path.kl for path in self.paths]).sum(0)
 
 
-class Hidden(NamedTuple):
-    """A hidden state (N, ...), how many steps of its block it has behind it, and which block that is.
+class Shared(NamedTuple):
+    """The part of the forward pass that all weight samples share: the blocks before `block`, and a prefix of that one.
 
-    Where a block is the first of its scale, h is squeezed already.
+    If all blocks are deterministic, `block` is their number and `prefix` holds the last hidden state.
     """
 
-    h: Tensor
-    steps: int
+    prefix: Prefix
     block: int
 
 
@@ -88,66 +87,41 @@ class DeepBlock(nn.Module):
         return not self.process.cut.deterministic
 
     def draw(self, samples: int, generator: torch.Generator | None) -> WeightPath:
-        """Weight paths of so many samples; without noise they are one, seen many times."""
-        return draw_together([self], samples, [generator])[0]
+        """Sample weight paths. Without noise there is one path, repeated."""
+        count = samples if self.noisy else 1
+        schemes = {"solver": self.solver, "ode_solver": self.ode_solver}
+        path = self.process.sample(self.grid, count, generator=generator, **schemes)
+        if path.samples == samples:
+            return path
+        return replace(path, w=path.w.expand(samples, -1, -1), kl=path.kl.expand(samples))
 
-    def forward(self, h: Tensor, path: WeightPath, first: int = 0) -> Tensor:
-        """h at the end of the block: (N, ...) while all samples agree, (S, N, ...) once they do not.
+    def forward(self, h: Tensor | Prefix, path: WeightPath) -> Tensor:
+        """h at the end of the block: (N, ...) if all samples agree, else (S, N, ...).
 
-        Samples that agree are carried once; where h differs but the weights do not, all go as one batch.
+        Samples that agree are computed once. If h differs between samples but the weights do not, all samples form
+        one batch.
 
         Args:
-            h: (N, ...) or (S, N, ...), at the grid point ``first``.
+            h: (N, ...) or (S, N, ...) at the start of the block, or the prefix that samples share.
             path: weights of S samples.
-            first: number of steps that h has behind it.
         """
-        if first == path.steps:
-            return h
-        together = h.ndim == 4
+        if isinstance(h, Prefix):
+            return self._flow(h, path)
         if path.shared == path.steps:
-            batch = h if together else h.flatten(0, 1)
-            return self._flow(batch, path[:1], first)[0].reshape(h.shape)
-        if together:
-            return self._flow(h, path, first)
-        return torch.cat([self._flow(h[i], path[i], first) for i in range(path.samples)])
+            batch = h if h.ndim == 4 else h.flatten(0, 1)
+            return self._flow(batch, path[:1])[0].reshape(h.shape)
+        if h.ndim == 4:
+            return self._flow(h, path)
+        return torch.cat([self._flow(h[i], path[i]) for i in range(path.samples)])
 
-    def together(self, h: Tensor, path: WeightPath) -> tuple[Tensor, int]:
-        """h after the steps that all samples take together, and how many these are."""
-        steps = 0 if self.method == "reversible_heun" else agreeing(path, self.method)
-        return (self._flow(h, path[:1], 0, steps)[0] if steps else h), steps
+    def shared(self, h: Tensor, path: WeightPath) -> Prefix:
+        """The steps that all samples take together."""
+        return shared_prefix(self.f_h, channels_last(h), path, self.method, self.gradient)
 
-    def _flow(self, h: Tensor, path: WeightPath, first: int, last: int | None = None) -> Tensor:
-        last = path.steps if last is None else last
-        between = None if (first, last) == (0, path.steps) else (first, last)
-        start = channels_last(h)
-        end = flow(self.f_h, start, path, self.method, self.gradient, per_sample=False, between=between)
+    def _flow(self, h: Tensor | Prefix, path: WeightPath) -> Tensor:
+        start = channels_last(h) if isinstance(h, Tensor) else h
+        end = flow(self.f_h, start, path, self.method, self.gradient, per_sample=False)
         return gradient_channels_last(end)
-
-
-def draw_together(
-    blocks: Sequence[DeepBlock], samples: int, generators: Sequence[torch.Generator | None]
-) -> list[WeightPath]:
-    """Weight paths of all blocks, those of one shape in one computation; see `DeepBlock.draw`."""
-    paths: dict[int, WeightPath] = {}
-    for noisy, count in ((True, samples), (False, 1)):
-        which = [b for b, block in enumerate(blocks) if block.noisy is noisy]
-        drawn = sample_together(
-            [blocks[b].process for b in which],
-            [blocks[b].grid for b in which],
-            count,
-            generators=[generators[b] for b in which],
-            solver=blocks[0].solver,
-            ode_solver=blocks[0].ode_solver,
-        )
-        paths |= zip(which, drawn, strict=True)
-    return [_repeated(paths[b], samples) for b in range(len(blocks))]
-
-
-def _repeated(path: WeightPath, samples: int) -> WeightPath:
-    """One sample seen many times; a path of as many as it is."""
-    if path.samples == samples:
-        return path
-    return replace(path, w=path.w.expand(samples, -1, -1), kl=path.kl.expand(samples))
 
 
 def _process(config: Config, w0: Tensor, cut: Cut, generator: torch.Generator) -> WeightProcess:
@@ -208,37 +182,44 @@ class Classifier(ImageClassifier):
         return [torch.Generator(self.mean.device).manual_seed(seed) for seed in seeds]
 
     def _drawn(self, samples: int, streams: list[torch.Generator]) -> Weights:
-        paths = tuple(draw_together(self.deep_blocks, samples, streams[:-1]))
+        paths = tuple(block.draw(samples, g) for block, g in zip(self.deep_blocks, streams[:-1], strict=True))
         return Weights(paths, self.head.draw(samples, streams[-1]))
 
     def logits(self, x: Tensor, weights: Weights) -> Tensor:
         """Images (N, C, H, W) in [0, 1] -> logits (S, N, classes)."""
-        return self.rest(Hidden(self.prepare(x), 0, 0), weights)
+        return self.from_hidden(self.prepare(x), weights)
 
     def prepare(self, x: Tensor) -> Tensor:
-        """h_0 = a(x): normalised, squeezed, padded with zero channels."""
+        """h_0 = a(x): normalised, space-to-depth, padded with zero channels."""
         return lifted(self.normalised(x), self.config)
 
-    def shared(self, x: Tensor, weights: Weights) -> Hidden:
-        """The hidden state where samples part: after the blocks without noise, and the first steps of the next."""
+    def from_hidden(self, h: Tensor, weights: Weights) -> Tensor:
+        """h_0 (N, C, H, W) -> logits (S, N, classes)."""
+        return self._through(0, h, weights)
+
+    def shared(self, x: Tensor, weights: Weights) -> Shared:
+        """All blocks without noise, and the steps of the next block that all samples take together."""
         h = self.prepare(x)
         for b, (block, path) in enumerate(zip(self.deep_blocks, weights.paths, strict=True)):
-            if b in self.squeezed_before:
-                h = space_to_depth(h)
+            h = space_to_depth(h) if b in self.squeezed_before else h
             if block.noisy:
-                return Hidden(*block.together(h, path), b)
+                return Shared(block.shared(h, path), b)
             h = block(h, path)
-        return Hidden(h, 0, len(self.blocks))
+        return Shared(Prefix((h,), 0), len(self.blocks))
 
-    def rest(self, state: Hidden, weights: Weights) -> Tensor:
-        """From any place in depth to logits (S, N, classes)."""
-        h, first, begun = state
-        for b in range(begun, len(self.blocks)):
-            if b != begun and b in self.squeezed_before:
-                h = space_to_depth(h)
-            h = self.deep_blocks[b](h, weights.paths[b], first if b == begun else 0)
-        out = weights.head.logits(h.flatten(-3))
-        return out.expand(len(weights.kl), -1, -1)
+    def rest(self, state: Shared, weights: Weights) -> Tensor:
+        """From the shared part to logits (S, N, classes)."""
+        prefix, b = state
+        if b == len(self.blocks):
+            return self._through(b, prefix.state[0], weights)
+        return self._through(b + 1, self.deep_blocks[b](prefix, weights.paths[b]), weights)
+
+    def _through(self, first: int, h: Tensor, weights: Weights) -> Tensor:
+        """The blocks from `first` on, and the head."""
+        for b in range(first, len(self.blocks)):
+            h = space_to_depth(h) if b in self.squeezed_before else h
+            h = self.deep_blocks[b](h, weights.paths[b])
+        return weights.head.logits(h.flatten(-3)).expand(len(weights.kl), -1, -1)
 
     def head_kl(self) -> Tensor:
         """KL of the last layer."""

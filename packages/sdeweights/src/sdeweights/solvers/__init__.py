@@ -1,30 +1,30 @@
-"""Schemes by name: ``solver=`` for the stochastic phase, ``ode_solver=`` for deterministic phases and coordinates."""
+"""Schemes by name: `solver=` for the stochastic phase, `ode_solver=` for deterministic phases and coordinates."""
 
 from __future__ import annotations
 
 from typing import TypeVar
 
-from sdeweights.solvers.base import OdeSolver, OneStepOde, OneStepSde, SdeSolver
+from sdeweights.fused import FusedEuler, FusedOdeEuler
+from sdeweights.solvers.base import OdeSolver, SdeSolver
 from sdeweights.solvers.euler_maruyama import EulerMaruyama
 from sdeweights.solvers.heun import Heun
 from sdeweights.solvers.midpoint import Midpoint
 from sdeweights.solvers.milstein import Milstein
-from sdeweights.solvers.ode_euler import OdeEuler
-from sdeweights.solvers.ode_midpoint import OdeMidpoint
-from sdeweights.solvers.ode_rk4 import OdeRk4
+from sdeweights.solvers.runge_kutta import RUNGE_KUTTA, RungeKutta
 from sdeweights.solvers.sra1 import Sra1
 from sdeweights.solvers.torchdiffeq_adapter import Torchdiffeq
 from sdeweights.solvers.torchsde_adapter import METHODS, Torchsde
 
-SDE_SOLVERS: dict[str, type[OneStepSde]] = {
-    "euler": EulerMaruyama,
-    "heun": Heun,
-    "midpoint": Midpoint,
-    "milstein": Milstein,
-    "sra1": Sra1,
+SDE_SOLVERS: dict[str, SdeSolver] = {
+    "euler": EulerMaruyama(),
+    "fused-euler": FusedEuler(),
+    "heun": Heun(),
+    "midpoint": Midpoint(),
+    "milstein": Milstein(),
+    "sra1": Sra1(),
 }
+ODE_SOLVERS: dict[str, OdeSolver] = {**RUNGE_KUTTA, "fused-euler": FusedOdeEuler()}
 _Scheme = TypeVar("_Scheme", SdeSolver, OdeSolver)
-ODE_SOLVERS: dict[str, type[OneStepOde]] = {"euler": OdeEuler, "midpoint": OdeMidpoint, "rk4": OdeRk4}
 
 
 def sde_solver(solver: str | SdeSolver) -> SdeSolver:
@@ -37,13 +37,13 @@ def sde_solver(solver: str | SdeSolver) -> SdeSolver:
     if solver not in SDE_SOLVERS:
         names = [*SDE_SOLVERS, *(f"torchsde:{method}" for method in METHODS)]
         raise ValueError(f"expected solver to be one of {', '.join(names)}, got {solver!r}")
-    return SDE_SOLVERS[solver]()
+    return SDE_SOLVERS[solver]
 
 
 def ode_solver(solver: str | OdeSolver) -> OdeSolver:
     """A deterministic scheme by name ("rk4", "torchdiffeq:dopri5", ...), or the scheme itself.
 
-    ``Torchdiffeq("dopri5", rtol=1e-10)`` sets tolerances.
+    `Torchdiffeq("dopri5", rtol=1e-10)` sets tolerances.
     """
     if not isinstance(solver, str):
         return _require_instance(solver, "ode_solver", "rk4")
@@ -54,7 +54,7 @@ def ode_solver(solver: str | OdeSolver) -> OdeSolver:
         raise ValueError(
             f"expected ode_solver to be one of {', '.join(ODE_SOLVERS)}, torchdiffeq:METHOD, got {solver!r}"
         )
-    return ODE_SOLVERS[solver]()
+    return ODE_SOLVERS[solver]
 
 
 def _require_instance(solver: _Scheme, name: str, example: str) -> _Scheme:
@@ -67,13 +67,13 @@ __all__ = [
     "ODE_SOLVERS",
     "SDE_SOLVERS",
     "EulerMaruyama",
+    "FusedEuler",
+    "FusedOdeEuler",
     "Heun",
     "Midpoint",
     "Milstein",
-    "OdeEuler",
-    "OdeMidpoint",
-    "OdeRk4",
     "OdeSolver",
+    "RungeKutta",
     "SdeSolver",
     "Sra1",
     "Torchdiffeq",

@@ -1,40 +1,85 @@
-"""What solvers are given and what they give back."""
+"""The interface of solvers: the equation they take, the solution they return, and the loop of one-step schemes."""
 
 from __future__ import annotations
 
+import itertools
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import NamedTuple, Protocol
+from dataclasses import dataclass
+from typing import NamedTuple, Protocol, Self
 
 import torch
 from torch import Tensor
 
-from sdeweights import diffusion
+from sdeweights import diffusion, kl
 from sdeweights.brownian import Increments
 from sdeweights.diffusion import Field, FieldAndGap, Kind
+from sdeweights.drifts import with_gap
+from sdeweights.priors import Prior
+
+
+@dataclass
+class Counted:
+    """A drift that counts its evaluations."""
+
+    field: Field
+    calls: int = 0
+
+    def __call__(self, t: Tensor, w: Tensor) -> Tensor:
+        self.calls += 1
+        return self.field(t, w)
+
+    def with_gap(self, prior: Prior) -> FieldAndGap:
+        """(t, w) -> (f_q, f_q - f_p), counted like the drift alone."""
+        both = with_gap(self.field, prior)
+
+        def counted(t: Tensor, w: Tensor) -> tuple[Tensor, Tensor]:
+            self.calls += 1
+            return both(t, w)
+
+        return counted
 
 
 class Sde(NamedTuple):
-    """dw = f(t, w) dt + P^T g(t, w) dB: Ito, with m noises that drive the coordinates ``noisy`` of d.
+    """dw = f(t, w) dt + P^T g(t, w) dB: Ito, with m noises that drive the coordinates `noisy` of d.
 
     Attributes:
         drift: f, from (t, w) to (..., d).
+        prior: f_p and g, for the KL.
         drift_and_gap: f and its gap f - f_p to the prior's drift, for the left ends of steps, where the KL is summed.
         diffusion: g on the noisy coordinates: scalar, (..., m) or (..., m, m).
         kind: which of these.
-        noisy: (m,) places of the noisy coordinates.
-        additive: g is not computed from w.
+        noisy: (m,) indices of the noisy coordinates.
+        additive: whether g does not depend on w.
     """
 
-    drift: Field
+    drift: Counted
+    prior: Prior
     drift_and_gap: FieldAndGap
     diffusion: Field
     kind: Kind
     noisy: Tensor
     additive: bool
 
+    @classmethod
+    def of(cls, drift: Counted, prior: Prior, noisy: Tensor, w: Tensor) -> Self:
+        """The posterior: drift f_q, and the prior's diffusion on the coordinates `noisy` of weights like w, (d,)."""
+        t, start = w.new_zeros(()), w.detach()
+        kind = diffusion.kind_of(prior.diffusion, t, start)
+        everything = len(noisy) == len(w)
+
+        def g(t: Tensor, w: Tensor) -> Tensor:
+            value = prior.diffusion(t, w)
+            return value if everything else diffusion.restrict(kind, value, noisy)
+
+        if prior.constant_diffusion:
+            constant = g(t, start)  # once for all steps
+            return cls(drift, prior, drift.with_gap(prior), lambda t, w: constant, kind, noisy, additive=True)  # noqa: ARG005
+        additive = not diffusion.depends_on_state(prior.diffusion, t, start)
+        return cls(drift, prior, drift.with_gap(prior), g, kind, noisy, additive)
+
     def spread(self, x: Tensor, d: int) -> Tensor:
-        """P^T x: values of the noisy coordinates put in their places among d, zero elsewhere."""
+        """P^T x: values of the noisy coordinates at their indices among d, zero elsewhere."""
         if x.shape[-1] == d:
             return x
         return x.new_zeros(*x.shape[:-1], d).index_copy(-1, self.noisy, x)
@@ -68,47 +113,59 @@ class Step(NamedTuple):
 
 
 class Solution(NamedTuple):
-    """States at the grid points of a phase; the gap f - f_p and the diffusion at the left end of every step."""
+    """States at the grid points of a phase, (samples, n + 1, d), and its KL, (samples,)."""
 
-    states: list[Tensor]
-    gaps: list[Tensor]
-    diffusions: list[Tensor]
+    states: Tensor
+    kl: Tensor
+
+    @classmethod
+    def of(
+        cls, sde: Sde, states: Sequence[Tensor], ends: Sequence[tuple[Tensor, Tensor]], times: Sequence[float]
+    ) -> Self:
+        """States (samples, d) stacked, and the KL from the gap f - f_p and g at the left end of every step.
+
+        If w is not finite the KL is not computed: the state is what the caller has to report, not what became of g.
+        """
+        if not bool(torch.isfinite(states[-1].detach()).all()):
+            return cls(torch.stack(list(states), 1), states[-1].sum(-1))
+        us = [kl.control(sde.kind, sde.gather(gap), g) for gap, g in ends]
+        return cls(torch.stack(list(states), 1), kl.energy(us, [b - a for a, b in itertools.pairwise(times)]))
 
 
 class SdeSolver(Protocol):
     """A scheme for the stochastic phase.
 
-    ``noises`` is 1 where it needs dB and 2 where it needs the time integrals too. ``order(additive)`` is its strong
-    order, for noise that is not computed from the state and for (elementwise or commutative) noise that is.
+    `noises` is 1 if it needs dB only and 2 if it needs the time integrals as well. `order(additive)` is its strong
+    order, for noise that does not depend on the state and for (elementwise or commutative) noise that does.
     """
 
     @property
     def noises(self) -> int:
-        """Normals a step and coordinate."""
+        """Number of standard normals drawn per step and coordinate."""
 
     def order(self, additive: bool) -> float:
         """Strong order."""
 
     def check(self, sde: Sde, t: Tensor, w: Tensor) -> None:
-        """Refuse an equation that the scheme does not solve."""
+        """Raise ValueError if the scheme does not solve the equation."""
 
     def solve(self, sde: Sde, w: Tensor, times: Sequence[float], noise: Increments) -> Solution:
-        """States at all ``times``."""
+        """States at all `times`, starting from w of shape (samples, d), and the KL."""
 
 
 class OdeSolver(Protocol):
-    """A scheme for deterministic phases; ``order`` is its order of convergence."""
+    """A scheme for deterministic phases; `order` is its order of convergence."""
 
     @property
     def order(self) -> float:
         """Order of convergence."""
 
-    def solve(self, f: Field, w: Tensor, times: Sequence[float]) -> list[Tensor]:
-        """States at all ``times``."""
+    def solve(self, f: Field, w: Tensor, times: Sequence[float]) -> Tensor:
+        """States at all `times`, (s, n + 1, d), starting from w of shape (s, d)."""
 
 
 class OneStepSde(ABC):
-    """A stochastic scheme that is told by one step."""
+    """A one-step scheme for SDEs: subclasses implement `step`."""
 
     noises: int = 1
 
@@ -120,42 +177,23 @@ class OneStepSde(ABC):
     def step(self, sde: Sde, s: Step) -> Tensor:
         """The state at the end of a step."""
 
-    def check(self, sde: Sde, t: Tensor, w: Tensor) -> None:  # noqa: B027 - a scheme need not refuse anything
-        """Refuse an equation that the scheme does not solve."""
+    def check(self, sde: Sde, t: Tensor, w: Tensor) -> None:  # noqa: B027 - optional: a scheme may take any equation
+        """Raise ValueError if the scheme does not solve the equation."""
 
     def solve(self, sde: Sde, w: Tensor, times: Sequence[float], noise: Increments) -> Solution:
-        """Take the steps of a phase one after the other."""
+        """Take the steps of a phase one after the other; sum the KL at their left ends."""
         ts = clock(times, w)
         dBs = noise.dB.unbind(1)
         Zs: Sequence[Tensor | None] = [None] * len(dBs) if noise.Z is None else noise.Z.unbind(1)
-        states, gaps, diffusions = [w], [], []
+        states, ends = [w], []
         for k in range(len(times) - 1):
             (f, gap), g = sde.drift_and_gap(ts[k], w), sde.diffusion(ts[k], w)
             w = self.step(sde, Step(ts[k], ts[k + 1], times[k + 1] - times[k], w, f, g, dBs[k], Zs[k]))
             states.append(w)
-            gaps.append(gap)
-            diffusions.append(g)
-        return Solution(states, gaps, diffusions)
-
-
-class OneStepOde(ABC):
-    """A deterministic scheme that is told by one step."""
-
-    order: float
-
-    @abstractmethod
-    def step(self, f: Field, t: Tensor, t1: Tensor, dt: float, w: Tensor) -> Tensor:
-        """The state at the end of a step from t to t1 = t + dt."""
-
-    def solve(self, f: Field, w: Tensor, times: Sequence[float]) -> list[Tensor]:
-        """Take the steps of a phase one after the other."""
-        ts = clock(times, w)
-        states = [w]
-        for k in range(len(times) - 1):
-            states.append(self.step(f, ts[k], ts[k + 1], times[k + 1] - times[k], states[-1]))
-        return states
+            ends.append((gap, g))
+        return Solution.of(sde, states, ends, times)
 
 
 def clock(times: Sequence[float], like: Tensor) -> tuple[Tensor, ...]:
-    """Grid points as 0-dimensional tensors of the dtype and device of ``like``."""
+    """Grid points as 0-dimensional tensors of the dtype and device of `like`."""
     return torch.tensor(times, dtype=like.dtype, device=like.device).unbind()

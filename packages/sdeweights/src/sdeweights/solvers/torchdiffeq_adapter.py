@@ -37,11 +37,15 @@ class Torchdiffeq:
 
     @property
     def order(self) -> float:
-        """Order of a fixed-step method; NaN where the tolerances decide."""
+        """Order of a fixed-step method; NaN if the tolerances decide."""
         return _FIXED_ORDERS.get(self.method, float("nan"))
 
-    def solve(self, f: Field, w: Tensor, times: Sequence[float]) -> list[Tensor]:
-        """States at all ``times``."""
+    def solve(self, f: Field, w: Tensor, times: Sequence[float]) -> Tensor:
+        """States at all `times`, (s, n + 1, d)."""
+        return torch.stack(self.states(f, w, times), 1)
+
+    def states(self, f: Field, w: Tensor, times: Sequence[float]) -> list[Tensor]:
+        """State at each of `times`, of any shape."""
         if self.method not in _ADAPTIVE:
             return self._call(f, w, times)
         states = [w]

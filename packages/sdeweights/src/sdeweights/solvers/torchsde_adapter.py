@@ -61,7 +61,7 @@ class Torchsde:
             stratonovich.require_correctable(sde, t, w, f"torchsde:{self.method}")
 
     def solve(self, sde: Sde, w: Tensor, times: Sequence[float], noise: Increments) -> Solution:
-        """States at all `times`; gaps and diffusion at the left ends are evaluated afterwards."""
+        """States at all `times`; gaps and diffusion at the left ends are evaluated afterwards, for the KL."""
         steps = len(times) - 1
         counts = torch.arange(steps + 1, dtype=w.dtype, device=w.device)
         # A view of a parameter requires gradients under no_grad too; torchsde then takes its dg/dw for zero.
@@ -69,10 +69,9 @@ class Torchsde:
         problem = _InSteps(sde, times, w, "stratonovich" if self.method in _STRATONOVICH else "ito")
         bm = _OnGrid(sde, noise, w.shape[-1])
         states = torchsde.sdeint(problem, w, counts, bm=bm, method=self.method, dt=1.0).unbind(0)
-        ts = clock(times, w)
-        gaps = [sde.drift_and_gap(t, state)[1] for t, state in zip(ts[:-1], states, strict=False)]
-        diffusions = [sde.diffusion(t, state) for t, state in zip(ts[:-1], states, strict=False)]
-        return Solution(list(states), gaps, diffusions)
+        left = list(zip(clock(times, w)[:-1], states, strict=False))
+        ends = [(sde.drift_and_gap(t, state)[1], sde.diffusion(t, state)) for t, state in left]
+        return Solution.of(sde, states, ends, times)
 
 
 class _InSteps:

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from torchdiffeq import odeint
 
 from psdenets.models.likelihoods import outputs_of
-from psdenets.models.psde import Classifier, Hidden
+from psdenets.models.psde import Classifier
 from psdenets.nn.fast.layout import channels_last, gradient_channels_last
 from psdenets.nn.hidden_drifts import hidden_drift
 from psdenets.nn.scales import block_shapes, first_of_scales, lifted
@@ -93,4 +93,4 @@ class HyperODENet(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """Logits."""
-        return self.deep.rest(Hidden(lifted(x, self.deep.config), 0, 0), self.deep.draw(1))[0]
+        return self.deep.from_hidden(lifted(x, self.deep.config), self.deep.draw(1))[0]

@@ -1,0 +1,95 @@
+"""The equation that the fused schemes solve: the paper's f_q = theta (mu - w) + net(t, w) with constant noise sigma.
+
+p = W1 w                          (h,)     all that the hidden layers see of w
+x = hidden(t, p)                  (h',)    a handful of numbers
+n = gate (W x + b) + s t          (d,)     the net, gate = sigmoid(a t + c)
+dw = (theta (mu - w) + n) dt + sigma dB
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple, Self, cast
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from sdeweights.diffusion import Field
+from sdeweights.drifts import BottleneckDrift, ConcatSquash, PriorPlus
+from sdeweights.solvers.base import Counted, Sde
+
+_SIGMAS = (1e-6, 1e6)  # their squares are far from the limits of float32
+# Known to have no parameters and to act on every number by itself.
+_ACTIVATIONS = (F.softplus, F.relu, F.elu, F.silu, F.gelu, torch.relu, torch.tanh, torch.sigmoid, torch.sin)
+
+
+class Layer(NamedTuple):
+    """The tensors of a `ConcatSquash`: weight (out, in), the others (out,)."""
+
+    weight: Tensor
+    bias: Tensor
+    gate_slope: Tensor
+    gate_bias: Tensor
+    time_slope: Tensor
+
+    @classmethod
+    def of(cls, layer: ConcatSquash) -> Self:
+        """The tensors of that layer."""
+        return cls(layer.weight, layer.bias, layer.gate_slope, layer.gate_bias, layer.time_slope)
+
+    def gate(self, t: float) -> Tensor:
+        """sigmoid(a t + c)."""
+        return torch.add(self.gate_bias, self.gate_slope, alpha=t).sigmoid_()
+
+
+class Equation(NamedTuple):
+    """Numbers and layers of the equation; sigma is None for a deterministic phase."""
+
+    theta: float
+    mu: float
+    sigma: float | Tensor | None
+    activation: Callable[[Tensor], Tensor]
+    layers: list[Layer]
+
+    @classmethod
+    def deterministic(cls, drift: Field) -> Self:
+        """dw = f_q dt; raises ValueError if the drift is not the paper's."""
+        drift = drift.field if isinstance(drift, Counted) else drift
+        if not isinstance(drift, PriorPlus):
+            raise _refusal("PriorPlus(prior, BottleneckDrift)", type(drift).__name__)
+        reversion, net = drift.prior.mean_reversion, drift.net
+        if reversion is None:
+            raise _refusal("an OrnsteinUhlenbeck or Brownian prior whose theta and mu are numbers", "another prior")
+        layers = list(net.layers) if type(net) is BottleneckDrift else []
+        if not layers or not all(type(layer) is ConcatSquash for layer in layers):
+            raise _refusal("PriorPlus of a BottleneckDrift", f"PriorPlus of {type(net).__name__}")
+        activation = cast("BottleneckDrift", net).activation
+        if not any(activation is known for known in _ACTIVATIONS):
+            raise _refusal(f"an activation out of {', '.join(f.__name__ for f in _ACTIVATIONS)}", repr(activation))
+        return cls(*reversion, None, activation, [Layer.of(cast("ConcatSquash", layer)) for layer in layers])
+
+    @classmethod
+    def stochastic(cls, sde: Sde, d: int) -> Self:
+        """The same with noise on all d coordinates, and the KL against the drift's own prior."""
+        equation = cls.deterministic(sde.drift)
+        sigma = sde.prior.constant_sigma
+        own = cast("PriorPlus", sde.drift.field if isinstance(sde.drift, Counted) else sde.drift).prior
+        if own is not sde.prior or len(sde.noisy) != d:
+            raise _refusal("a drift built on the process's own prior, all of its coordinates noisy", "another drift")
+        if sigma is None:
+            raise _refusal("a constant sigma, a number or one per coordinate, that is not trained", "another diffusion")
+        low, high = (float(x) for x in torch.aminmax(torch.as_tensor(sigma).abs()))
+        if not _SIGMAS[0] <= low <= high <= _SIGMAS[1]:
+            raise _refusal(f"sigma between {_SIGMAS[0]:g} and {_SIGMAS[1]:g}", f"{low:g} to {high:g}")
+        return equation._replace(sigma=sigma)
+
+
+def _refusal(expected: str, got: str) -> ValueError:
+    return ValueError(f'expected {expected} for fused-euler, got {got}; "euler" takes any drift and prior')
+
+
+def layers_of(tensors: Sequence[Tensor]) -> list[Layer]:
+    """Layers from their tensors one after the other."""
+    size = len(Layer._fields)
+    return [Layer(*tensors[i : i + size]) for i in range(0, len(tensors), size)]

@@ -1,0 +1,144 @@
+"""Gradients of the fused steps. With l the gradient of w1 and k that of the KL, going backward through a step:
+
+G = l + k n / sigma^2,   x <- W^T (G gate) dt,   p <- J^T x,   w <- (1 - theta dt) l + W1^T p,   J = dx/dp
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Sequence
+from typing import Any, final
+
+import torch
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+
+from sdeweights import kl
+from sdeweights.fused.equation import Equation, Layer, layers_of
+from sdeweights.fused.steps import HiddenLayers, Visited, long_rows, take
+
+Times = Sequence[float]
+
+
+def integrate(equation: Equation, w: Tensor, times: Times, dB: Tensor | None) -> tuple[Tensor, Tensor]:
+    """States (S, n + 1, d) and KL (S,) of a phase, with gradients for w and all layers."""
+    tensors = [w, *itertools.chain(*equation.layers)]
+    if torch.is_grad_enabled() and any(x.requires_grad for x in tensors):
+        states, total = _Steps.apply(equation._replace(layers=[]), times, dB, *tensors)  # type: ignore[no-untyped-call]
+        return states, total
+    states, total, _ = take(equation, w, times, dB, keep=False)
+    return states, total
+
+
+@final
+class _Steps(torch.autograd.Function):
+    @staticmethod
+    def forward(
+        ctx: Any, equation: Equation, times: Times, dB: Tensor | None, *tensors: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        whole = equation._replace(layers=layers_of(tensors[1:]))
+        states, total, visited = take(whole, tensors[0], times, dB, keep=True)
+        ctx.equation, ctx.times, ctx.inputs = equation, times, len(tensors)
+        ctx.save_for_backward(states, *tensors, *visited.tensors())
+        ctx.set_materialize_grads(False)
+        return states, total
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, to_states: Tensor | None, to_kl: Tensor | None) -> tuple[Tensor | None, ...]:
+        states, *saved = ctx.saved_tensors
+        w, *tensors = saved[: ctx.inputs]
+        equation = ctx.equation._replace(layers=layers_of(tensors))
+        visited = Visited.of(saved[ctx.inputs :])
+        return (None, None, None, *_backward(equation, ctx.times, visited, states, w, (to_states, to_kl)))
+
+
+def _backward(
+    equation: Equation,
+    times: Times,
+    visited: Visited,
+    states: Tensor,
+    w: Tensor,
+    upstream: tuple[Tensor | None, Tensor | None],
+) -> list[Tensor | None]:
+    """Gradients of w and of all layers, in their order: through the steps from the last to the first."""
+    to_states, to_kl = upstream
+    *hidden, last = equation.layers
+    first, to_x_of = hidden[0].weight, long_rows(last.weight).t()
+    layers = _HiddenAgain(hidden, torch.stack(visited.products), times[:-1], equation.activation)
+    carried = torch.zeros_like(w)
+    sums, G, GL, shifted = _Sums(carried, last.weight.shape[-1]), *(torch.empty_like(carried) for _ in range(3))
+    to_x, to_p = [], []
+    for k, (t, t1) in reversed(list(enumerate(itertools.pairwise(times)))):
+        dt, net = t1 - t, visited.nets[k]
+        if to_states is not None:
+            carried.add_(to_states[:, k + 1])
+        G = _with_force(carried, net, to_kl, equation.sigma, out=G)
+        torch.mul(G, visited.gates[k], out=GL)
+        to_x.append((GL @ to_x_of) * dt)
+        to_p.append((to_x[-1].unsqueeze(-2) @ layers.jacobian[k]).squeeze(-2))
+        carried.addmm_(to_p[-1], first, beta=1 - equation.theta * dt)
+        torch.add(net, last.time_slope, alpha=-t, out=shifted)
+        sums.add(t, dt, visited.hidden[k], G, GL, shifted)
+    if to_states is not None:
+        carried.add_(to_states[:, 0])
+    to_hidden = layers.gradients(torch.stack(to_x[::-1]))
+    to_first = torch.stack(to_p[::-1], 1).flatten(0, 1).t() @ states[:, :-1].flatten(0, 1)
+    return [carried, to_first, *to_hidden[1:], *sums.gradients()]
+
+
+def _with_force(
+    carried: Tensor, net: Tensor, to_kl: Tensor | None, sigma: float | Tensor | None, out: Tensor
+) -> Tensor:
+    """G: the gradient that reaches n through w1, plus that through the KL; the factor dt of both comes later."""
+    if to_kl is None or sigma is None:
+        return out.copy_(carried)
+    if isinstance(sigma, Tensor):
+        return torch.addcmul(carried, kl.slope(to_kl)[:, None], net / sigma**2, out=out)
+    return torch.addcmul(carried, (kl.slope(to_kl) / sigma**2)[:, None], net, out=out)
+
+
+class _Sums:
+    """Gradients of the last layer, which are sums over steps and samples: each of its vectors is a row, (rows, d).
+
+    G, G gate and (G - G gate) (n - s t) of one step after the other are added while they are in the cache.
+    """
+
+    def __init__(self, like: Tensor, hidden: int) -> None:
+        samples, d = like.shape
+        self.weight_and_bias, self.gates, self.time_slope = (like.new_zeros(rows, d) for rows in (hidden + 1, 2, 1))
+        self._ones = like.new_ones(1, samples)
+
+    def add(self, t: float, dt: float, x: Tensor, G: Tensor, GL: Tensor, shifted: Tensor) -> None:
+        """Add one step; `shifted` is n - s t. G and `shifted` are overwritten."""
+        flat = self._ones * dt
+        self.weight_and_bias.addmm_(torch.cat([x.t() * dt, flat]), GL)
+        self.time_slope.addmm_(flat * t, G)
+        self.gates.addmm_(torch.cat([flat * t, flat]), shifted.mul_(G.sub_(GL)))
+
+    def gradients(self) -> tuple[Tensor, ...]:
+        """Gradients of the tensors of a `Layer`, in their order."""
+        weight, bias = self.weight_and_bias[:-1].t(), self.weight_and_bias[-1]
+        return (weight, bias, self.gates[0], self.gates[1], self.time_slope[0])
+
+
+class _HiddenAgain:
+    """The hidden layers at all steps once more, with a graph: of a few hundred numbers.
+
+    Attributes:
+        jacobian: dx/dp at all steps, (n, S, h', h).
+    """
+
+    def __init__(
+        self, hidden: Sequence[Layer], p: Tensor, starts: Times, activation: Callable[[Tensor], Tensor]
+    ) -> None:
+        self._leaves = [x.detach().requires_grad_() for layer in hidden for x in layer]
+        p.requires_grad_()
+        with torch.enable_grad():
+            self._x = HiddenLayers(layers_of(self._leaves), p.new_tensor(starts), activation).everywhere(p)
+            rows = [torch.autograd.grad(row.sum(), p, retain_graph=True)[0] for row in self._x.unbind(-1)]
+        self.jacobian = torch.stack(rows, -2)
+
+    def gradients(self, to_x: Tensor) -> list[Tensor | None]:
+        """Gradients of all tensors of the hidden layers; None for W1, which is not used here."""
+        return list(torch.autograd.grad(self._x, self._leaves, to_x, allow_unused=True))

@@ -1,0 +1,60 @@
+"""Fused Euler-Maruyama and Euler: the numbers of the plain schemes to rounding, at about half the cost.
+
+They take the drift `PriorPlus(prior, BottleneckDrift)` only and raise ValueError for any other. They read the
+parameters of the drift directly: hooks of its modules are not called, and autocast does not apply. They have first
+derivatives only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import final
+
+from torch import Tensor
+
+from sdeweights.brownian import Increments
+from sdeweights.diffusion import Field
+from sdeweights.fused.equation import Equation
+from sdeweights.fused.gradients import integrate
+from sdeweights.solvers.base import Counted, Sde, Solution
+
+
+@final
+class FusedEuler:
+    """w1 = w + f dt + sigma dB for the paper's drift and constant sigma: a number, or a vector over coordinates."""
+
+    noises = 1
+
+    def order(self, additive: bool) -> float:
+        """Strong order."""
+        return 1.0 if additive else float("nan")
+
+    def check(self, sde: Sde, t: Tensor, w: Tensor) -> None:  # noqa: ARG002 - the equation itself decides
+        """Raise ValueError if the equation is not the paper's."""
+        Equation.stochastic(sde, w.shape[-1])
+
+    def solve(self, sde: Sde, w: Tensor, times: Sequence[float], noise: Increments) -> Solution:
+        """States at all `times`, and the KL."""
+        if noise.dB.requires_grad:
+            raise ValueError("expected noise without gradients for fused-euler, got noise that requires them")
+        states, kl = integrate(Equation.stochastic(sde, w.shape[-1]), w, times, noise.dB)
+        _count(sde.drift, times)
+        return Solution(states, kl)
+
+
+@final
+class FusedOdeEuler:
+    """w1 = w + f dt for the paper's drift."""
+
+    order = 1.0
+
+    def solve(self, f: Field, w: Tensor, times: Sequence[float]) -> Tensor:
+        """States at all `times`."""
+        states, _ = integrate(Equation.deterministic(f), w, times, None)
+        _count(f, times)
+        return states
+
+
+def _count(drift: Field, times: Sequence[float]) -> None:
+    if isinstance(drift, Counted):
+        drift.calls += len(times) - 1

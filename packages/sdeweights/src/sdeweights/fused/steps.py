@@ -1,0 +1,116 @@
+"""Euler steps of the fused equation, one after the other; see `sdeweights.fused.equation`.
+
+    w1 = w + (theta (mu - w) + n) dt + sigma dB,     1/2 |n / sigma|^2 dt of KL
+
+Arrays with d numbers are passed over as few times as possible, while they are in the cache.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Sequence
+from typing import NamedTuple, Self
+
+import torch
+from torch import Tensor
+
+from sdeweights import kl
+from sdeweights.fused.equation import Equation, Layer
+
+
+class Visited(NamedTuple):
+    """What the backward pass needs of each step: p, x, the gate of the last layer, and the net's value n."""
+
+    products: list[Tensor]
+    hidden: list[Tensor]
+    gates: list[Tensor]
+    nets: list[Tensor]
+
+    def tensors(self) -> tuple[Tensor, ...]:
+        """All of them, one list after the other."""
+        return tuple(itertools.chain(*self))
+
+    @classmethod
+    def of(cls, tensors: Sequence[Tensor]) -> Self:
+        """The inverse of `tensors`."""
+        n = len(tensors) // 4
+        return cls(*(list(tensors[i * n : (i + 1) * n]) for i in range(4)))
+
+
+def take(
+    equation: Equation, w: Tensor, times: Sequence[float], dB: Tensor | None, *, keep: bool
+) -> tuple[Tensor, Tensor, Visited]:
+    """Take the steps of a phase, without an autograd graph.
+
+    Args:
+        equation: what to integrate.
+        w: start, (S, d).
+        times: n + 1 grid points.
+        dB: increments (S, n, d), or None for a deterministic phase.
+        keep: whether to keep what the backward pass needs.
+
+    Returns:
+        States (S, n + 1, d), KL (S,), and what was kept.
+    """
+    theta, mu, sigma, activation, (*hidden, last) = equation
+    states = w.new_empty(len(w), len(times), w.shape[-1])
+    states[:, 0] = w
+    squeezed = HiddenLayers(hidden, w.new_tensor(times[:-1]), activation)
+    to_hidden, to_net = hidden[0].weight.t(), long_rows(last.weight)
+    visited, rates = Visited([], [], [], []), []
+    for k, (t, t1) in enumerate(itertools.pairwise(times)):
+        dt = t1 - t
+        p = w @ to_hidden
+        x = squeezed.at(k, p)
+        gate = last.gate(t)
+        net = torch.addmm(last.bias, x, to_net).mul_(gate).add_(last.time_slope, alpha=t)
+        w = torch.mul(w, 1 - theta * dt, out=states[:, k + 1]).add_(net, alpha=dt)
+        if mu:
+            w.add_(theta * mu * dt)
+        if dB is not None and sigma is not None:
+            w = w.addcmul_(dB[:, k], sigma) if isinstance(sigma, Tensor) else w.add_(dB[:, k], alpha=sigma)
+            rates.append(rate(net, sigma))
+        if keep:
+            for values, value in zip(visited, (p, x, gate, net), strict=True):
+                values.append(value)
+    lengths = [b - a for a, b in itertools.pairwise(times)]
+    return states, kl.sum_over_steps(rates, lengths) if rates else w.new_zeros(len(w)), visited
+
+
+def rate(net: Tensor, sigma: float | Tensor) -> Tensor:
+    """1/2 |n / sigma|^2, (S,)."""
+    return kl.integrand(net / sigma) if isinstance(sigma, Tensor) else kl.integrand(net) / sigma**2
+
+
+def long_rows(weight: Tensor) -> Tensor:
+    """W^T, (h', d), with rows of d numbers: products with short rows take four times as long."""
+    return weight.t().contiguous()
+
+
+class HiddenLayers:
+    """The hidden layers at given times, with the gates and shifts of all times computed at once.
+
+    Attributes:
+        gates, shifts: for each layer, (n, 1, out).
+    """
+
+    def __init__(self, layers: Sequence[Layer], ts: Tensor, activation: Callable[[Tensor], Tensor]) -> None:
+        self.layers, self.activation = layers, activation
+        at = ts[:, None, None]
+        self.gates = [torch.sigmoid(layer.gate_slope * at + layer.gate_bias) for layer in layers]
+        self.shifts = [layer.time_slope * at for layer in layers]
+
+    def at(self, k: int, p: Tensor) -> Tensor:
+        """x from p at the k-th time, (S, h) -> (S, h')."""
+        return self._through([g[k] for g in self.gates], [s[k] for s in self.shifts], p)
+
+    def everywhere(self, p: Tensor) -> Tensor:
+        """x from p at all times, (n, S, h) -> (n, S, h')."""
+        return self._through(self.gates, self.shifts, p)
+
+    def _through(self, gates: Sequence[Tensor], shifts: Sequence[Tensor], p: Tensor) -> Tensor:
+        x = p
+        for k, (layer, gate, shift) in enumerate(zip(self.layers, gates, shifts, strict=True)):
+            z = x + layer.bias if k == 0 else x @ layer.weight.t() + layer.bias
+            x = self.activation(torch.addcmul(shift, gate, z))
+        return x

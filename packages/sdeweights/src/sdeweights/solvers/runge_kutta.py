@@ -1,0 +1,77 @@
+"""Explicit Runge-Kutta schemes:  k_i = f(c_i, x + dt sum_j a_ij k_j),   x1 = x + dt sum_i b_i k_i.
+
+One family for the weights w and for the hidden state h along them. Inside a step, f takes the fraction c of the step
+that has passed; what time and weights are at c is the caller's business.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from sdeweights.diffusion import Field
+
+InStep = Callable[[float, Tensor], Tensor]  # (fraction of the step, x) -> slope of x's shape
+
+
+@dataclass(frozen=True)
+class RungeKutta:
+    """An explicit scheme by its coefficients.
+
+    Attributes:
+        order: order of convergence.
+        c: fractions of the step at which f is evaluated.
+        a: for each stage, the coefficients of the stages before it.
+        b: coefficients of the step itself.
+    """
+
+    order: float
+    c: tuple[float, ...]
+    a: tuple[tuple[float, ...], ...]
+    b: tuple[float, ...]
+
+    @property
+    def left_only(self) -> bool:
+        """Whether a step evaluates f at its left end only."""
+        return self.c == (0.0,)
+
+    def step(self, f: InStep, x: Tensor, dt: float) -> Tensor:
+        """x at the end of a step of length dt."""
+        slopes: list[Tensor] = []
+        for c, row in zip(self.c, self.a, strict=True):
+            slopes.append(f(c, _moved(x, slopes, row, dt)))
+        return _moved(x, slopes, self.b, dt)
+
+    def solve(self, f: Field, w: Tensor, times: Sequence[float]) -> Tensor:
+        """States of dw = f(t, w) dt at all `times`: (s, n + 1, d) for w of shape (s, d)."""
+        states = [w]
+        ts = torch.tensor(times, dtype=w.dtype, device=w.device).unbind()
+        for (t0, t1), (start, stop) in zip(itertools.pairwise(ts), itertools.pairwise(times), strict=True):
+            states.append(self.step(_field_in_step(f, t0, t1), states[-1], stop - start))
+        return torch.stack(states, 1)
+
+
+def between(x0: Tensor, x1: Tensor, c: float) -> Tensor:
+    """Linear interpolation; the ends themselves at c = 0 and c = 1."""
+    return x0 if c == 0 else x1 if c == 1 else (x0 + x1) / 2 if c == 0.5 else torch.lerp(x0, x1, c)
+
+
+def _field_in_step(f: Field, t0: Tensor, t1: Tensor) -> InStep:
+    return lambda c, x: f(between(t0, t1, c), x)
+
+
+def _moved(x: Tensor, slopes: Sequence[Tensor], weights: Sequence[float], dt: float) -> Tensor:
+    """x + dt sum_i weights_i slopes_i."""
+    for slope, weight in zip(slopes, weights, strict=True):
+        x = x + slope * (weight * dt) if weight else x
+    return x
+
+
+EULER = RungeKutta(1.0, (0.0,), ((),), (1.0,))
+MIDPOINT = RungeKutta(2.0, (0.0, 0.5), ((), (0.5,)), (0.0, 1.0))
+RK4 = RungeKutta(4.0, (0.0, 0.5, 0.5, 1.0), ((), (0.5,), (0.0, 0.5), (0.0, 0.0, 1.0)), (1 / 6, 1 / 3, 1 / 3, 1 / 6))
+RUNGE_KUTTA = {"euler": EULER, "midpoint": MIDPOINT, "rk4": RK4}
