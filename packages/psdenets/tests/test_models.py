@@ -315,7 +315,10 @@ def test_what_samples_share_is_bit_equal_to_what_each_computes():
     weights = model.draw(3, at(1))
     with torch.no_grad():
         state = model.shared(images(), weights)
-        assert (state.block, state.steps) == (3, 1)  # three blocks without noise, and Euler's first step of the last
+        assert (state.block, state.prefix.steps) == (
+            3,
+            1,
+        )  # three blocks without noise, and Euler's first step of the last
         assert torch.equal(model.rest(state, weights), model.logits(images(), weights))
 
 
@@ -337,6 +340,5 @@ def test_a_block_without_noise_holds_one_path_for_all_samples():
     model = build(Config(**SMALL, **CUTS["network"], blocks="2-2"))
     quiet, noisy = model.draw(50, at()).paths[0], model.draw(50, at()).paths[-1]
     assert quiet.w.shape == noisy.w.shape[:1] + quiet.w.shape[1:]
-    together = 2  # the blocks of a scale, which are computed at once
-    assert quiet.w.untyped_storage().nbytes() * 50 == together * quiet.w.numel() * 4
+    assert quiet.w.untyped_storage().nbytes() * 50 == quiet.w.numel() * 4
     assert noisy.w.untyped_storage().nbytes() == noisy.w.numel() * 4

@@ -194,7 +194,10 @@ def test_tighter_tolerance_buys_accuracy_with_evaluations():
             "expected solver to be one of euler, fused-euler, heun, midpoint, milstein, sra1, torchsde:euler, .*, got 'rk'",
         ),
         ({"solver": "torchsde:nothing"}, "expected solver to be one of .*, got 'torchsde:nothing'"),
-        ({"ode_solver": "rk5"}, "expected ode_solver to be one of euler, midpoint, rk4, fused-euler, torchdiffeq:METHOD, got 'rk5'"),
+        (
+            {"ode_solver": "rk5"},
+            "expected ode_solver to be one of euler, midpoint, rk4, fused-euler, torchdiffeq:METHOD, got 'rk5'",
+        ),
     ],
 )
 def test_unknown_solvers_are_named_with_the_known_ones(how, message):

@@ -116,8 +116,8 @@ def affine_bottleneck(
     with torch.no_grad():
         for parameter in net.parameters():
             parameter.zero_()
-        net.layers[0].weight.copy_(2 * torch.cat([eye, -eye]))  # type: ignore[operator, union-attr]
-        net.layers[1].weight.copy_(2 * torch.cat([A, -A], 1))  # type: ignore[operator, union-attr]
-        net.layers[1].bias.fill_(0).add_(2 * torch.as_tensor(constant))  # type: ignore[operator, union-attr]
-        net.layers[1].time_slope.fill_(0).add_(torch.as_tensor(slope))  # type: ignore[operator, union-attr]
+        net.layers[0].weight.copy_(2 * torch.cat([eye, -eye]))  # type: ignore[operator]
+        net.layers[1].weight.copy_(2 * torch.cat([A, -A], 1))  # type: ignore[operator]
+        net.layers[1].bias.fill_(0).add_(2 * torch.as_tensor(constant))  # type: ignore[operator]
+        net.layers[1].time_slope.fill_(0).add_(torch.as_tensor(slope))  # type: ignore[operator]
     return net

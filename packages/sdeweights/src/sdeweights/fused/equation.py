@@ -19,7 +19,6 @@ from sdeweights.diffusion import Field
 from sdeweights.drifts import BottleneckDrift, ConcatSquash, PriorPlus
 from sdeweights.solvers.base import Counted, Sde
 
-_SIGMAS = (1e-6, 1e6)  # their squares are far from the limits of float32
 # Known to have no parameters and to act on every number by itself.
 _ACTIVATIONS = (F.softplus, F.relu, F.elu, F.silu, F.gelu, torch.relu, torch.tanh, torch.sigmoid, torch.sin)
 
@@ -79,9 +78,6 @@ class Equation(NamedTuple):
             raise _refusal("a drift built on the process's own prior, all of its coordinates noisy", "another drift")
         if sigma is None:
             raise _refusal("a constant sigma, a number or one per coordinate, that is not trained", "another diffusion")
-        low, high = (float(x) for x in torch.aminmax(torch.as_tensor(sigma).abs()))
-        if not _SIGMAS[0] <= low <= high <= _SIGMAS[1]:
-            raise _refusal(f"sigma between {_SIGMAS[0]:g} and {_SIGMAS[1]:g}", f"{low:g} to {high:g}")
         return equation._replace(sigma=sigma)
 
 

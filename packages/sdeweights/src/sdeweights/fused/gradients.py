@@ -94,8 +94,8 @@ def _with_force(
     if to_kl is None or sigma is None:
         return out.copy_(carried)
     if isinstance(sigma, Tensor):
-        return torch.addcmul(carried, kl.slope(to_kl)[:, None], net / sigma**2, out=out)
-    return torch.addcmul(carried, (kl.slope(to_kl) / sigma**2)[:, None], net, out=out)
+        return torch.addcmul(carried, kl.slope(to_kl)[:, None], net / sigma / sigma, out=out)
+    return torch.addcmul(carried, (kl.slope(to_kl) / sigma / sigma)[:, None], net, out=out)
 
 
 class _Sums:

@@ -78,8 +78,8 @@ def take(
 
 
 def rate(net: Tensor, sigma: float | Tensor) -> Tensor:
-    """1/2 |n / sigma|^2, (S,)."""
-    return kl.integrand(net / sigma) if isinstance(sigma, Tensor) else kl.integrand(net) / sigma**2
+    """1/2 |n / sigma|^2, (S,). A number sigma divides last, on few numbers, and twice: its square might be 0."""
+    return kl.integrand(net / sigma) if isinstance(sigma, Tensor) else kl.integrand(net) / sigma / sigma
 
 
 def long_rows(weight: Tensor) -> Tensor:
