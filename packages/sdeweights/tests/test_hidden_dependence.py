@@ -3,7 +3,8 @@
 import pytest
 import torch
 
-from sdeweights import Cut, Prior, WeightProcess, draw
+from sdeweights import Cut, Prior, WeightProcess
+from sdeweights.brownian import draw
 from sdeweights.diffusion import depends_on_state
 from sdeweights.solvers import SDE_SOLVERS, sde_solver
 from sdeweights.solvers.torchsde_adapter import METHODS

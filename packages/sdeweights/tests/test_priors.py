@@ -6,7 +6,8 @@ import pytest
 import torch
 from torch import nn
 
-from sdeweights import Brownian, Cut, OrnsteinUhlenbeck, Prior, SplitDrift, WeightProcess, draw
+from sdeweights import Brownian, Cut, OrnsteinUhlenbeck, Prior, SplitDrift, WeightProcess
+from sdeweights.brownian import draw
 from sdeweights.diffusion import Kind, kind_of
 from sdeweights.testing import seeded
 

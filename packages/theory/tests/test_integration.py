@@ -7,8 +7,9 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sdeweights import Cut, flow, kl, sampling
-from sdeweights.solvers.base import OneStepOde, OneStepSde
+from sdeweights import Cut, flow, integrate, kl
+from sdeweights.solvers.base import OneStepSde
+from sdeweights.solvers.runge_kutta import RungeKutta
 from sdeweights.testing import cuts, index_sets, seeded
 from theory import integration
 from theory.integration import (
@@ -47,7 +48,7 @@ def test_weights_and_hidden_state_are_integrated_to_t_1_exactly(cut, steps):
 
 def test_horizon_of_one_half_is_seen_though_the_grid_ends_at_1(monkeypatch):
     """The partner."""
-    for scheme in (OneStepOde, OneStepSde):
+    for scheme in (RungeKutta, OneStepSde):
         monkeypatch.setattr(scheme, "solve", every_second_step_empty(scheme.solve))
     path = constant_drift(Cut.full(), 30, sigma=1e-12)
     assert path.times[-1] == 1
@@ -79,9 +80,11 @@ def test_deterministic_weights_are_noise_free_whether_integrated_apart_or_togeth
 def test_noise_on_the_deterministic_weights_is_seen(monkeypatch):
     """The partner, twice: by a drift that leaks, and by an integrator that adds noise."""
     assert spread_on_D(figure_2(False, 5, seeded()), Cut.horizontal([0])) > 0.1
-    merged = sampling.merged
+    merged = integrate._merged
     monkeypatch.setattr(
-        sampling, "merged", lambda process, w_S, w_D: merged(process, w_S, w_D + 1e-9 * torch.randn_like(w_D))
+        integrate,
+        "_merged",
+        lambda process, w_S, w_D: merged(process, w_S, w_D + 1e-9 * torch.randn(*w_S.shape[:-1], w_D.shape[-1])),
     )
     assert 0 < spread_on_D(coupled_on_D(Cut.horizontal([0]), 0), Cut.horizontal([0])) < 1e-7
 

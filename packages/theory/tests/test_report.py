@@ -8,8 +8,9 @@ import sys
 import pytest
 import torch
 
-from sdeweights import grid, kl, sampling
-from sdeweights.solvers.base import OneStepOde, OneStepSde, Sde
+from sdeweights import grid, integrate, kl
+from sdeweights.solvers.base import OneStepSde, Sde
+from sdeweights.solvers.runge_kutta import RungeKutta
 from theory import Certificate, report
 from theory.__main__ import main
 from theory.report import Outcome
@@ -17,9 +18,9 @@ from theory.report import Outcome
 
 def horizon_of_one_half(monkeypatch):
     """Every step half as long, the grid as before: what the published code does."""
-    ode, sde = OneStepOde.solve, OneStepSde.solve
+    ode, sde = RungeKutta.solve, OneStepSde.solve
     half = lambda times: [times[0] + (t - times[0]) / 2 for t in times]  # noqa: E731
-    monkeypatch.setattr(OneStepOde, "solve", lambda self, f, w, times: ode(self, f, w, half(times)))
+    monkeypatch.setattr(RungeKutta, "solve", lambda self, f, w, times: ode(self, f, w, half(times)))
     monkeypatch.setattr(OneStepSde, "solve", lambda self, eq, w, times, noise: sde(self, eq, w, half(times), noise))
 
 
@@ -33,9 +34,12 @@ def kl_without_its_half(monkeypatch):
 
 
 def noise_on_D_integrated_apart(monkeypatch):
-    merged = sampling.merged
-    noisy = lambda process, w_S, w_D: merged(process, w_S, w_D + 1e-3 * torch.randn_like(w_D))  # noqa: E731
-    monkeypatch.setattr(sampling, "merged", noisy)
+    merged = integrate._merged
+
+    def noisy(process, w_S, w_D):
+        return merged(process, w_S, w_D + 1e-3 * torch.randn(*w_S.shape[:-1], w_D.shape[-1]))
+
+    monkeypatch.setattr(integrate, "_merged", noisy)
 
 
 def noise_on_D_integrated_together(monkeypatch):
