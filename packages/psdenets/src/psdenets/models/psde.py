@@ -89,8 +89,9 @@ class DeepBlock(nn.Module):
     def draw(self, samples: int, generator: torch.Generator | None) -> WeightPath:
         """Sample weight paths. Without noise there is one path, repeated."""
         count = samples if self.noisy else 1
-        schemes = {"solver": self.solver, "ode_solver": self.ode_solver}
-        path = self.process.sample(self.grid, count, generator=generator, **schemes)
+        path = self.process.sample(
+            self.grid, count, generator=generator, solver=self.solver, ode_solver=self.ode_solver
+        )
         if path.samples == samples:
             return path
         return replace(path, w=path.w.expand(samples, -1, -1), kl=path.kl.expand(samples))

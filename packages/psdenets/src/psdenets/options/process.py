@@ -22,9 +22,12 @@ class ProcessOptions:
     )
     drift: str = option("2-128-2", "hidden sizes of f_q (of its stochastic half on a horizontal cut)", SIZES)
     solver: str = option(
-        "euler", "scheme of the stochastic phase: euler, heun, midpoint, milstein, sra1, torchsde:METHOD"
+        "fused-euler",
+        "scheme of the stochastic phase: fused-euler, euler, heun, midpoint, milstein, sra1, torchsde:METHOD",
     )
-    ode_solver: str = option("euler", "scheme of deterministic phases: euler, midpoint, rk4, torchdiffeq:METHOD")
+    ode_solver: str = option(
+        "fused-euler", "scheme of deterministic phases: fused-euler, euler, midpoint, rk4, torchdiffeq:METHOD"
+    )
     gradient: Literal["backprop", "checkpoint", "adjoint"] = option("backprop", "what the backward pass keeps")
 
     def __post_init__(self) -> None:
