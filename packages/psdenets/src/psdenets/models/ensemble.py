@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from psdenets.config import Config
     from psdenets.data.spec import ImageSpec
 
-_APART = 1000  # so that the ensembles of seeds 0 and 1 share no member
+_SEEDS_APART = 1000  # so that the ensembles with seeds 0 and 1 share no member
 
 
 class Members(NamedTuple):
@@ -26,7 +26,7 @@ class Members(NamedTuple):
 
 @final
 class Ensemble(ImageClassifier):
-    """Members as weight samples: there are as many as members, and no more however many are asked for."""
+    """Members are the weight samples, so there are never more samples than members."""
 
     def __init__(self, config: Config, spec: ImageSpec, members: Sequence[ImageClassifier]) -> None:
         super().__init__(config, spec)
@@ -50,11 +50,11 @@ def untrained(config: Config, spec: ImageSpec) -> Ensemble:
 
 
 def member_config(config: Config, k: int, out: str) -> Config:
-    """The run of member k: a network with a seed of its own, and its share of the time."""
+    """The config of member k: its own seed and an equal share of the time limit."""
     ensemble, limit = config.system.ensemble, config.training.max_seconds
     return config.replace(
         model=ensemble.member,
-        seed=config.seed * _APART + k,
+        seed=config.seed * _SEEDS_APART + k,
         out=out,
         max_seconds=None if limit is None else limit / ensemble.members,
         max_seconds_of=None,

@@ -1,9 +1,9 @@
 """Laplace approximation of the last layer: a Gaussian around the trained W, b, with the network before it fixed.
 
-    q(W, b) = N(trained, P^-1),     P = GGN of the training loss's sum + prior precision
+    q(W, b) = N(trained, P^-1),     P = GGN of the summed training loss + prior precision
 
-The prior precision maximises the marginal likelihood. laplace-torch fits both; what is kept is the mean and a scale L,
-L L^T = P^-1, so that predicting needs torch alone. Two ways to predict:
+The prior precision maximises the marginal likelihood. laplace-torch fits both. The model stores the mean and a scale L
+with L L^T = P^-1, so prediction needs only torch. There are two ways to predict:
 
     sampled   mean over (W, b) ~ q of softmax(W h + b)
     probit    softmax(m / sqrt(1 + pi v / 8)),   m, v mean and variance of each logit   (MacKay 1992)
@@ -33,11 +33,11 @@ if TYPE_CHECKING:
     from psdenets.data import Images
     from psdenets.data.spec import ImageSpec
 
-_PACK = 500  # images at a time
+_PACK = 500  # images per batch
 
 
 class Posterior(NamedTuple):
-    """N(mean, scale scale^T) of the last layer's numbers: W row after row, then b."""
+    """N(mean, scale scale^T) of the parameters of the last layer: W row by row, then b."""
 
     mean: Tensor
     scale: Tensor
@@ -45,7 +45,7 @@ class Posterior(NamedTuple):
 
 
 class LaplaceWeights(NamedTuple):
-    """Last layers of S samples, or none where the variance enters in closed form."""
+    """Last layers of S samples; None if the variance enters in closed form."""
 
     head: HeadWeights | None
     kl: Tensor
@@ -53,7 +53,7 @@ class LaplaceWeights(NamedTuple):
 
 @final
 class LastLayerLaplace(ImageClassifier):
-    """A trained ResNet with a Gaussian last layer; `fitted` makes one."""
+    """A trained ResNet with a Gaussian last layer, created by `fitted`."""
 
     posterior_mean: Tensor
     posterior_scale: Tensor
@@ -68,7 +68,7 @@ class LastLayerLaplace(ImageClassifier):
         self.register_buffer("prior_precision", torch.zeros(1, dtype=torch.float64))
 
     def draw(self, samples: int = 1, generator: torch.Generator | None = None) -> LaplaceWeights:
-        """Last layers of so many samples; a single closed form with `--predictive probit`."""
+        """Sample last layers; with `--predictive probit`, a single closed form."""
         if self.config.system.laplace.predictive == "probit":
             return LaplaceWeights(None, self.mean.new_zeros(1))
         numbers = len(self.posterior_mean)
@@ -119,18 +119,18 @@ def resnet_in(model: ImageClassifier) -> ResNet:
 
 @torch.no_grad()
 def features(model: LastLayerLaplace, images: Images) -> Tensor:
-    """What the last layer sees of many images, float64."""
+    """Inputs of the last layer for many images, float64."""
     like = model.net.head.weight
     parts = [model.net.features(model.normalised(to_unit(p).to(like))) for p in torch.split(images.pixels, _PACK)]
     return torch.cat(parts).double()
 
 
 def last_layer_posterior(head: nn.Linear, h: Tensor, labels: Tensor, hessian: str) -> Posterior:
-    """q(W, b) by laplace-torch, on features (N, d) and labels (N,)."""
+    """q(W, b), fitted by laplace-torch to features (N, d) and labels (N,)."""
     Laplace = laplace_torch()
     loader = torch.utils.data.DataLoader(torch.utils.data.TensorDataset(h, labels.to(h.device)), batch_size=_PACK)
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # about hooks, from its curvature libraries
+        warnings.simplefilter("ignore")  # its curvature libraries warn about hooks
         la = Laplace(
             copy.deepcopy(head).double().requires_grad_(True),
             "classification",
@@ -153,17 +153,17 @@ def _scale(la: Any, hessian: str) -> Tensor:
 
 
 def laplace_torch() -> Any:
-    """The entry of laplace-torch, which imports torchvision on its way."""
+    """The class `Laplace` of laplace-torch, which imports torchvision."""
     from psdenets.data.torchvision_import import import_torchvision
 
     import_torchvision()
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # its curvature libraries use what torch calls deprecated
+            warnings.simplefilter("ignore")  # its curvature libraries use deprecated functions of torch
             from laplace import Laplace
     except ImportError:
         raise BadInput(
-            "expected laplace-torch for --model resnet32-laplace, got none; install it with: "
+            "expected laplace-torch for --model resnet32-laplace, but it is not installed: "
             "pip install 'psdenets[laplace]'"
         ) from None
     return Laplace

@@ -4,10 +4,10 @@
 
 In training, the output of a linear layer can be drawn instead of its weights (local reparametrisation),
 
-    y = W x + b  ~  N(M x + m_b,  S^2 x^2 + s_b^2),     a noise of its own for every image,
+    y = W x + b  ~  N(M x + m_b,  S^2 x^2 + s_b^2),     with independent noise for every image,
 
-which has the same distribution for each image and gradients of smaller variance. A convolution uses its weights at
-many places of one image, whose outputs would not be independent; its weights are drawn.
+which has the same distribution for each image and gradients with smaller variance. For convolutions weights are drawn:
+a convolution uses the same weights at many places of an image, so its outputs are not independent.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 
 class MeanFieldWeights(NamedTuple):
-    """Weights of S samples by name, and where outputs are drawn instead, a generator for each sample."""
+    """Weights of S samples by name, and one generator per sample if outputs are drawn instead of weights."""
 
     values: tuple[dict[str, Tensor], ...]
     output_noise: tuple[torch.Generator | None, ...]
@@ -41,13 +41,13 @@ class MeanFieldWeights(NamedTuple):
 
 @final
 class MeanField(ImageClassifier):
-    """A network with independent Gaussians for weights.
+    """A network whose weights are independent Gaussians.
 
     Args:
-        config: of the run; its `system.mean_field` is used.
-        spec: of the images.
+        config: describes the Gaussians in `system.mean_field`.
+        spec: size and classes of the images.
         net: normalised images -> logits; its parameters become the means.
-        chosen: which parameters, by name, are Gaussian; the others stay numbers.
+        chosen: whether the parameter of a given name is Gaussian; the others are deterministic.
     """
 
     def __init__(
@@ -69,7 +69,7 @@ class MeanField(ImageClassifier):
     def draw(self, samples: int = 1, generator: torch.Generator | None = None) -> MeanFieldWeights:
         local = self.training and self.options.noise == "local"
         values, noises = [], []
-        for _ in range(samples):  # one after the other, so that sample i depends on the generator and i alone
+        for _ in range(samples):  # one by one, so that sample i depends only on the generator and on i
             at = "cpu" if generator is None else generator.device
             seed = int(torch.randint(2**62, (), generator=generator, device=at))
             g = torch.Generator(self.mean.device).manual_seed(seed)
@@ -95,7 +95,7 @@ class MeanField(ImageClassifier):
 
     @contextmanager
     def _noisy_outputs(self, g: torch.Generator | None) -> Iterator[None]:
-        """While inside, linear layers with mean weights add the noise that random weights would cause."""
+        """Within this context, linear layers with mean weights add the noise that random weights would cause."""
         layers = dict(self.net.named_modules())
         hooks = [layers[name].register_forward_hook(self._noise_of(name, g)) for name in self.linear] if g else []
         try:
@@ -109,13 +109,13 @@ class MeanField(ImageClassifier):
             variance: Tensor = inputs[0].square() @ (2 * self.log_std[_key(f"{name}.weight")]).exp().mT
             if _key(f"{name}.bias") in self.log_std:
                 variance = variance + (2 * self.log_std[_key(f"{name}.bias")]).exp()
-            tiny = torch.finfo(out.dtype).tiny  # the root has no slope at 0
+            tiny = torch.finfo(out.dtype).tiny  # the square root has no derivative at 0
             return out + variance.clamp_min(tiny).sqrt() * _normal(out, g)
 
         return add
 
     def kl(self) -> Tensor:
-        """KL of all Gaussian weights from their prior: a sum, a scalar."""
+        """KL of posterior and prior, summed over all Gaussian weights; a scalar."""
         means = dict(self.net.named_parameters())
         parts = [gaussian_kl(means[name], self.log_std[_key(name)], self.options.prior_std) for name in self.names]
         return torch.stack(parts).sum()
@@ -156,10 +156,10 @@ def last_layer(config: Config, spec: ImageSpec) -> MeanField:
 
 
 def is_weight_or_bias_of_a_layer(net: nn.Module) -> Callable[[str], bool]:
-    """Parameters that are not of a normalisation layer: a scale near one is no weight near zero."""
+    """All parameters except those of normalisation layers, whose scales are near 1 and do not fit a prior around 0."""
     norms = (nn.BatchNorm2d, nn.GroupNorm)
-    spared = {name for name, layer in net.named_modules() if isinstance(layer, norms)}
-    return lambda name: name.rpartition(".")[0] not in spared
+    excluded = {name for name, layer in net.named_modules() if isinstance(layer, norms)}
+    return lambda name: name.rpartition(".")[0] not in excluded
 
 
 def is_of_the_head(name: str) -> bool:
@@ -168,7 +168,7 @@ def is_of_the_head(name: str) -> bool:
 
 
 def _key(name: str) -> str:
-    """A name that a `ParameterDict` takes."""
+    """A name that `ParameterDict` accepts."""
     return name.replace(".", "/")
 
 

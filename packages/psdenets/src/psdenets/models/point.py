@@ -1,4 +1,4 @@
-"""A network whose weights are numbers: every sample is the same."""
+"""A network with deterministic weights: all samples are equal."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ if TYPE_CHECKING:
 
 
 class Repeated(NamedTuple):
-    """S samples that agree; kl is zero."""
+    """S equal samples; their KL is zero."""
 
     kl: Tensor
 
 
 @final
 class PointEstimate(ImageClassifier):
-    """One network.
+    """A single network.
 
     Args:
-        config: of the run.
-        spec: of the images.
+        config: describes the network.
+        spec: size and classes of the images.
         net: normalised images -> logits.
     """
 

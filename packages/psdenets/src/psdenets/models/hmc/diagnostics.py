@@ -1,10 +1,11 @@
-"""Whether chains of MCMC can be believed, and what they cost.
+"""Convergence diagnostics of MCMC chains, and the cost of running them.
 
     R-hat = sqrt(var_total / var_within)  over half chains,     ESS = n / (1 + 2 sum_k rho_k)
 
-R-hat near 1 says that chains begun apart agree by now. Weights of a network need not: to permute hidden units, or to
-turn the signs of one unit's weights, leaves the posterior as it is, so that chains may stay in different ones of many
-equal copies. It is function space that must mix: the log posterior, and the probabilities of held-out images.
+R-hat near 1 means that chains with different starts agree. The weights of a network need not mix: permuting hidden
+units, or flipping the signs of one unit's weights, does not change the posterior, so chains may stay in different
+copies of the same mode. Mixing matters in function space: for the log posterior and the probabilities of held-out
+images.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from psdenets.options.baselines import HmcOptions
 
 _TWO_HOURS = 7200.0
-_NUMBERS_AT_ONCE = 2**22  # 32 MB: pyro's effective sample size holds (draws / 2)^2 numbers a quantity
+_NUMBERS_AT_ONCE = 2**22  # 32 MB: pyro's effective sample size stores (draws / 2)^2 numbers per quantity
 _TIME_UNITS = (("years", 365.25 * 86400), ("days", 86400.0), ("h", 3600.0), ("min", 60.0), ("s", 1.0))
 
 
@@ -39,28 +40,26 @@ class Mixing(NamedTuple):
 
 
 def pyro_module(name: str) -> Any:
-    """A module of pyro, e.g. ``pyro_module("ops.stats")``. Only here is pyro imported: everything else goes without."""
+    """A module of pyro, for example `pyro_module("ops.stats")`. This is the only place that imports pyro."""
     try:
         importlib.import_module("pyro")
         return importlib.import_module(f"pyro.{name}")
     except ImportError:
-        raise BadInput(
-            "expected pyro for --model hmc, got none; install it with: pip install 'psdenets[hmc]'"
-        ) from None
+        raise BadInput("expected pyro for --model hmc, but it is not installed: pip install 'psdenets[hmc]'") from None
 
 
 def split_rhat(values: Tensor) -> Tensor:
-    """R-hat of half chains, (chains, draws, k) -> (k,). Each chain is cut in two, so that one chain alone will do."""
+    """R-hat of half chains, (chains, draws, k) -> (k,). Each chain is split in two, so one chain is enough."""
     _check(values)
     rhat: Tensor = pyro_module("ops.stats").split_gelman_rubin(values)
     return rhat
 
 
 def effective_sample_size(values: Tensor) -> Tensor:
-    """How many independent draws would say as much of the mean, (chains, draws, k) -> (k,).
+    """Number of independent draws that would estimate the mean as well, (chains, draws, k) -> (k,).
 
-    Draws that alternate around the mean say more than independent ones. As in Stan, n log10 n is the most that is
-    believed of n draws: the estimate has its pole, 1 + 2 sum rho = 0, not far from there.
+    Draws that alternate around the mean estimate it better than independent ones. As in Stan, the result for n draws
+    is at most n log10 n, because the estimator has a pole nearby, at 1 + 2 sum rho = 0.
     """
     _check(values)
     chains, draws, _ = values.shape
@@ -81,15 +80,15 @@ def _check(values: Tensor) -> None:
     if values.ndim != 3 or values.shape[0] < 1 or values.shape[1] < 4 or values.shape[2] < 1:
         raise BadInput(f"expected (chains, draws, k) with 4 draws or more, got shape {tuple(values.shape)}")
     if not torch.isfinite(values).all():
-        raise BadInput("expected finite draws, got infinity or NaN among them")
+        raise BadInput("expected finite draws, got NaN or infinity")
     stuck = int((values == values[:1, :1]).all(1).all(0).sum())
     if stuck:
-        raise BadInput(f"expected draws that vary, got {stuck} of {values.shape[2]} quantities that never do")
+        raise BadInput(f"expected draws that vary, got {stuck} of {values.shape[2]} constant quantities")
 
 
 @dataclass(frozen=True)
 class Cost:
-    """So many gradients of a log density over so many images, and the seconds that one image adds to each."""
+    """Number of images, number of gradients of a log density over all of them, and seconds per image and gradient."""
 
     images: int
     gradients: int
@@ -97,7 +96,7 @@ class Cost:
 
     @property
     def seconds(self) -> float:
-        """images x gradients x seconds an image."""
+        """images x gradients x seconds per image."""
         return self.images * self.gradients * self.seconds_per_image
 
     def __str__(self) -> str:
@@ -110,19 +109,19 @@ def cost_of(hmc: HmcOptions, images: int, seconds_per_image: float) -> Cost:
 
 
 def full_size_cost(seconds_per_image: float) -> Cost:
-    """Cost of HMC over a ResNet-20-FRN on CIFAR-10 as Izmailov et al. (2021) ran it on 512 TPU cores, run here.
+    """Cost of HMC over a ResNet-20-FRN on CIFAR-10 as Izmailov et al. (2021) ran it on 512 TPU cores, on this machine.
 
     Their Table 3: 3 chains of 50 + 240 trajectories of length pi sqrt(1/5) / 2 in steps of 1e-5, 70,248 gradients each,
-    over 40,960 images. With 10 ms an image, a forward and backward pass, that is 793 years.
+    over 40,960 images. At 10 ms per image for a forward and backward pass, that takes 793 years.
     """
     leapfrog = round(math.pi * math.sqrt(1 / 5) / 2 / 1e-5)
     return Cost(40_960, 3 * (50 + 240) * leapfrog, seconds_per_image)
 
 
 def seconds_per_gradient(log_density: Callable[[Tensor], Tensor], w: Tensor, repeats: int = 100) -> float:
-    """Mean wall time of so many gradients of a log density at w, after one that is not counted.
+    """Mean wall time of a gradient of a log density at w over `repeats` gradients, after one warm-up.
 
-    The mean of many, not the median of a few: on a machine that others use, some are timed alone and some are not.
+    A mean of many and not a median of a few: on a shared machine, other programs slow down some of them.
     """
     at = w.detach().clone().requires_grad_()
     torch.autograd.grad(log_density(at), at)
@@ -133,13 +132,13 @@ def seconds_per_gradient(log_density: Callable[[Tensor], Tensor], w: Tensor, rep
 
 
 def refusal(dataset: str, cost: Cost, limit: float = _TWO_HOURS) -> None:
-    """Raise a `BadInput` that holds the estimate where a run would take longer than ``limit`` seconds."""
+    """Raise BadInput with the estimate if a run would take longer than `limit` seconds."""
     if cost.seconds > limit:
         raise BadInput(f"expected a data set that HMC can sweep in {duration(limit)}, got {dataset}: {cost}")
 
 
 def duration(seconds: float) -> str:
-    """Seconds in a unit that fits: 41 h, 3.2 days, 790 years."""
+    """Seconds in a readable unit: 41 h, 3.2 days, 790 years."""
     unit, length = next((u for u in _TIME_UNITS if seconds >= 2 * u[1]), _TIME_UNITS[-1])
     value = seconds / length
     return f"{value:,.0f} {unit}" if value >= 10 or value == round(value) else f"{value:.1f} {unit}"

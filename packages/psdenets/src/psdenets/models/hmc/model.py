@@ -1,10 +1,10 @@
-"""A small network whose weights are draws of the posterior itself, not of a family near it.
+"""A small network whose weights are drawn from the posterior itself, not from an approximating family.
 
     log p(w | D) = sum_n log softmax(y(x_n, w))[label_n] + log N(w; 0, prior_std^2 I) - log p(D)
     y(x, w) = W2 tanh(W1 x / sqrt(p) + b1) / sqrt(H) + b2,     p pixels, H hidden units
 
-Every weight and bias has the prior N(0, prior_std^2), since the roots of the fan-in stand in the network: prior_std is
-a number near 1, and HMC meets one scale. A gradient is a pass over all images, hence small data sets only.
+Every weight and bias has the prior N(0, prior_std^2), because the network divides by the roots of the fan-in. So
+prior_std is of order 1 and HMC sees a single scale. A gradient is a pass over all images, so data sets must be small.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Layers(NamedTuple):
     b2: Tensor
 
     def flat(self) -> Tensor:
-        """As one vector w (..., d)."""
+        """All layers as one vector w (..., d)."""
         return torch.cat([self.W1.flatten(-2), self.b1, self.W2.flatten(-2), self.b2], dim=-1)
 
 
@@ -57,7 +57,7 @@ class Perceptron:
 
     @property
     def size(self) -> int:
-        """d, how many weights and biases there are."""
+        """d, the number of weights and biases."""
         return sum(map(math.prod, self._shapes))
 
     def layers(self, w: Tensor) -> Layers:
@@ -96,9 +96,9 @@ class Draws(NamedTuple):
 
 @final
 class HMC(ImageClassifier):
-    """A perceptron of ``width`` hidden units whose weights are draws of the posterior.
+    """A perceptron with `width` hidden units whose weights are posterior draws.
 
-    A fresh one has draws of zero; `run_chains` makes them and `keep` takes them.
+    The draws of a new model are zero; `run_chains` computes draws and `keep` stores them.
     """
 
     draws: Tensor
@@ -110,14 +110,14 @@ class HMC(ImageClassifier):
         self.register_buffer("draws", torch.zeros(hmc.chains, hmc.draws, self.network.size, dtype=torch.float64))
 
     def keep(self, chains: Sequence[Chain]) -> None:
-        """Predict with these chains from now on."""
+        """Use the draws of these chains for prediction."""
         self.draws.copy_(torch.stack([chain.draws for chain in chains]))
 
     def draw(self, samples: int = 1, generator: torch.Generator | None = None) -> Draws:  # noqa: ARG002 - drawn before
-        """Draws kept of the posterior, spread evenly over chains and time.
+        """Stored posterior draws, spread evenly over chains and time.
 
-        Sample i is of chain i mod chains; times follow in the order of their reversed binary digits, 0, 1/2, 1/4, 3/4
-        of a chain and so on: the first S samples are spread for every S, and sample i depends on i alone.
+        Sample i comes from chain i mod chains. Times are in the order of their reversed binary digits: 0, 1/2, 1/4, 3/4
+        of a chain and so on. So the first S samples are spread out for every S, and sample i depends only on i.
         """
         chains, times, _ = self.draws.shape
         if not 1 <= samples <= chains * times:
@@ -132,11 +132,11 @@ class HMC(ImageClassifier):
         return self.network(weights.weights, self.features(x))
 
     def features(self, x: Tensor) -> Tensor:
-        """Normalised pixels (N, p), as precise as the draws; laid out by pixel: gradients are a third faster so."""
+        """Normalised pixels (N, p) in the precision of the draws, stored by pixel: gradients are a third faster."""
         return self.normalised(x.to(self.draws.dtype)).flatten(1).mT.contiguous().mT
 
     def parameter_counts(self) -> dict[str, int]:
-        """How many weights each draw has."""
+        """Number of weights of one draw."""
         return {"weights": self.network.size}
 
     def log_density(self, x: Tensor, labels: Tensor) -> LogDensity:
@@ -148,7 +148,7 @@ class HMC(ImageClassifier):
     def mixing(self, x: Tensor, labels: Tensor, held_out: Tensor) -> dict[str, Mixing]:
         """Mixing of the log posterior given the training images, of log-probabilities of others, and of the weights.
 
-        The first two belong to function space and must mix. The weights need not: see `diagnostics`.
+        The first two are in function space and must mix. The weights need not: see `diagnostics`.
         """
         log_density, features = self.log_density(x, labels), self.features(held_out)
         shape = (*self.draws.shape[:2], -1)

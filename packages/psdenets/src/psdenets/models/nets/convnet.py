@@ -1,6 +1,6 @@
-"""A plain convolutional network, the second backbone of mean-field inference (the paper does not name its own):
+"""A plain convolutional network for mean-field inference. The paper does not name the network of its row "MFVI".
 
-scales of  [conv 3x3, relu] ... pool 2x2  ->  W h + b,     channels doubling from scale to scale
+scales of  [conv 3x3, relu] ... pool 2x2  ->  W h + b,     channels double from scale to scale
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ class ConvNet(nn.Module):
 
     Args:
         shape: (C, H, W) of the images.
-        classes: how many.
-        convolutions: of each scale.
+        classes: number of outputs.
+        convolutions: number of convolutions per scale.
         width: channels of the first scale.
     """
 
@@ -46,7 +46,7 @@ class ConvNet(nn.Module):
         self.head = nn.Linear(channels * height * columns, classes)
 
     def features(self, x: Tensor) -> Tensor:
-        """What the last layer sees."""
+        """Input of the last layer."""
         out: Tensor = self.body(channels_last(x))
         return out.flatten(1)
 

@@ -1,4 +1,4 @@
-"""Networks of continuous depth whose weights are numbers.
+"""Networks of continuous depth with deterministic weights.
 
 ODENet         dh = f_h(t, h; w) dt         the same w at every depth, solved by torchdiffeq
 HyperODENet    dh = f_h(t, h; w_t) dt       dw = f_q(t, w) dt, the PSDE-BNN without noise (`Cut.none`)
@@ -42,7 +42,7 @@ class ODENet(nn.Module):
         self.head = nn.Linear(channels * height * width, outputs_of(config, spec))
 
     def features(self, x: Tensor) -> Tensor:
-        """What the last layer sees: h at the end of depth."""
+        """Input of the last layer: h at t = 1."""
         h = lifted(x, self.config)
         for b, f_h in enumerate(self.blocks):
             if b in self.squeezed_before:

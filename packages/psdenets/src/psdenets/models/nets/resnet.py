@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from psdenets.config import Config
     from psdenets.data.spec import ImageSpec
 
-_GROUPED = 8  # channels of a group under group normalisation
+_GROUPED = 8  # channels per group in group normalisation
 
 
 @final
@@ -29,12 +29,12 @@ class ResNet(nn.Module):
     """Normalised images (N, C, H, W) -> logits (N, classes).
 
     Args:
-        channels: of the images.
-        classes: how many.
-        blocks: of each scale.
+        channels: channels of the images.
+        classes: number of outputs.
+        blocks: number of blocks per scale.
         width: channels of the first scale.
-        norm: "batch", "group" or "none". Without normalisation the second convolution of a block begins at zero, so
-            that the network begins as the identity and 32 layers can be trained.
+        norm: "batch", "group" or "none". Without normalisation the second convolution of a block starts at zero:
+            blocks start as the identity, and 32 layers can be trained.
 
     Example:
         >>> sum(p.numel() for p in ResNet(3, 10).parameters())
@@ -58,7 +58,7 @@ class ResNet(nn.Module):
         self.head = nn.Linear(c_in, classes)
 
     def features(self, x: Tensor) -> Tensor:
-        """What the last layer sees, (N, width * 2^(scales - 1))."""
+        """Input of the last layer, (N, width * 2^(scales - 1))."""
         h = channels_last(x)
         out: Tensor = self.blocks(F.relu(self.norm(self.first(h))))
         return out.mean((-2, -1))
@@ -101,7 +101,7 @@ class Residual(nn.Module):
 
 
 def _conv(c_in: int, c_out: int, stride: int, norm: str) -> nn.Conv2d:
-    """3x3 with the variance of He et al. (2015); its bias would be lost in a normalisation."""
+    """3x3, initialised as by He et al. (2015); with a bias only if no normalisation follows, which would cancel it."""
     conv = nn.Conv2d(c_in, c_out, 3, stride, 1, bias=norm == "none")
     nn.init.kaiming_normal_(conv.weight, nonlinearity="relu")
     if conv.bias is not None:
