@@ -63,8 +63,11 @@ def test_the_console_script_names_a_function(package):
     assert callable(getattr(import_module(module), name))
 
 
-def test_repr_of_a_model_shows_images_channels_and_classes():
+def test_repr_of_a_model_shows_images_classes_channels_cut_and_sigma():
     shown = repr(build(Config(dataset="cifar10", width=2, steps=2, drift="1-2-1")))
     assert "psde, images 3 x 32 x 32, 10 classes" in shown
     assert "TimedConv(2, 2, k=3, stride=2)" in shown
+    assert "channels=16, steps=2" in shown
+    assert "cut=Cut(t1=0.9, t2=1.0" in shown
+    assert "sigma=0.05" in shown
     assert re.search(r"DeterministicHead\(\d+, 10\)", shown)

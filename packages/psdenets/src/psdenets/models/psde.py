@@ -1,6 +1,6 @@
 """Image classifiers of infinite depth:  x -> normalise, squeeze, pad -> blocks  dh = f_h(t, h; w_t) dt -> W h + b.
 
-``draw`` samples the weight paths of all blocks, ``logits`` carries images along them.
+`draw` samples the weight paths of all blocks, and `logits` applies them to images.
 """
 
 from __future__ import annotations
@@ -76,10 +76,14 @@ class DeepBlock(nn.Module):
         net = hidden_drift(flow.block, channels, width, flow.activation, generator, fuse=flow.compile)
         w0, self.f_h = flatten(net)
         self.process = _process(config, flow.gain * w0, cut, generator)
-        self.grid = grid_of(config, cut)
+        self.channels, self.grid = channels, grid_of(config, cut)
         self.method, self.gradient = flow.hidden_method, config.system.process.gradient
         self.solver = sde_solver(config.system.process.solver)
         self.ode_solver = ode_solver(config.system.process.ode_solver)
+
+    def extra_repr(self) -> str:
+        """Channels of h, and the steps and scheme that integrate it."""
+        return f"channels={self.channels}, steps={self.grid.steps}, hidden_method={self.method}"
 
     @property
     def noisy(self) -> bool:
@@ -137,7 +141,7 @@ def _process(config: Config, w0: Tensor, cut: Cut, generator: torch.Generator) -
 class Classifier(ImageClassifier):
     """A multi-scale classifier: scales of blocks with space-to-depth between them, and a linear head.
 
-    ``forward`` gives kl = sum over blocks of 1/2 int |u|^2, plus the head's KL.
+    `forward` returns kl = sum over blocks of 1/2 int |u|^2, plus the KL of the head.
     """
 
     def __init__(self, config: Config, spec: ImageSpec) -> None:
@@ -162,11 +166,11 @@ class Classifier(ImageClassifier):
         return [cast("DeepBlock", block) for block in self.blocks]
 
     def draw(self, samples: int = 1, generator: torch.Generator | None = None) -> Weights:
-        """Weights of so many samples. Sample i depends on the generator's state and on i alone."""
+        """Sample weights. Sample i depends only on the state of the generator and on i."""
         return self._drawn(samples, self._streams(generator))
 
     def draw_in_groups(self, samples: int, generator: torch.Generator | None = None) -> Iterator[Weights]:
-        """The weights that ``draw`` gives, in groups whose paths take half a gigabyte or are one sample."""
+        """The samples of `draw`, in groups whose paths take at most half a gigabyte, or of one sample."""
         streams = self._streams(generator)
         numbers = sum((block.grid.steps + 1) * block.process.d for block in self.deep_blocks if block.noisy)
         size = max(1, min(samples, _GROUP_NUMBERS // max(1, numbers)))
