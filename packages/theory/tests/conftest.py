@@ -1,4 +1,4 @@
-"""Hypothesis repeats itself in the ordinary run and searches in the deep one (HYPOTHESIS_PROFILE=deep)."""
+"""Hypothesis is deterministic in the ordinary run and searches in the deep one (HYPOTHESIS_PROFILE=deep)."""
 
 import os
 
@@ -13,7 +13,7 @@ settings.register_profile(
 settings.register_profile("deep", deadline=None, max_examples=2000, suppress_health_check=slow_is_fine)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ordinary"))
 
-torch.set_num_threads(1)  # the tensors are small: threads only wait for each other
+torch.set_num_threads(1)  # the tensors are too small for threads to help
 
 
 @pytest.fixture(autouse=True)

@@ -1,4 +1,4 @@
-"""Figures are drawn, and show what their titles say."""
+"""The figures are drawn, and show what their titles say."""
 
 import pytest
 import torch
@@ -9,11 +9,11 @@ from theory import figures
 
 @pytest.fixture
 def no_ucda(monkeypatch):
-    """The samples of Theorem 4.2 have tests of their own."""
+    """Skip the figures of Theorem 4.2, which have their own tests."""
     monkeypatch.setattr("theory.figures_ucda.draw", lambda folder, seed: [])
 
 
-def test_all_figures_are_written_into_a_new_folder(no_ucda, tmp_path):
+def test_all_figures_are_written_into_a_new_directory(no_ucda, tmp_path):
     paths = figures.draw_all(tmp_path / "new", seed=1)
     assert [path.name for path in paths] == ["figure1.png", "figure2.png", "annulus.png"]
     for path in paths:
@@ -26,20 +26,20 @@ def ends(ax):
     return torch.tensor([float(line.get_ydata()[-1]) for line in ax.lines if float(line.get_xdata()[-1]) == 1])
 
 
-def test_paths_of_figure_1_end_apart_where_kept_and_together_where_fixed():
+def test_paths_of_figure_1_end_apart_if_kept_and_together_if_fixed():
     kept, fixed = (ends(ax) for ax in figures.vertical_cut().axes)
     assert len(kept) == len(fixed) == figures.PATHS
     assert kept.std() > 0.1
     assert fixed.std() == 0
 
 
-def test_paths_of_figure_2_end_together_only_where_the_drift_is_separated():
+def test_paths_of_figure_2_end_together_only_if_the_drift_is_separated():
     w_S, leaky, separated = (ends(ax) for ax in figures.horizontal_cut().axes)
     assert min(w_S.std(), leaky.std()) > 0.1
     assert separated.std() == 0
 
 
-def test_only_the_folded_image_of_the_annulus_can_be_cut_in_two():
+def test_only_the_folded_image_of_the_annulus_is_separable():
     from theory.separation import separating_hyperplane
 
     parts = []

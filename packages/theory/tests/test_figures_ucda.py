@@ -14,10 +14,10 @@ def test_a_figure_is_drawn_for_every_law(tmp_path, monkeypatch):
     for file in files:
         image = matplotlib.image.imread(file)
         assert image.shape[0] > 500
-        assert image[..., :3].std() > 0.05  # not an empty page
+        assert image[..., :3].std() > 0.05  # not blank
 
 
-def test_what_is_drawn_as_true_does_not_come_from_the_generator(monkeypatch):
+def test_the_true_law_is_not_drawn_by_the_generator(monkeypatch):
     law = figures_ucda.Bimodal()
     monkeypatch.setattr(type(law), "generator", lambda *_: pytest.fail("the true law was drawn by f~"))
     assert figures_ucda._drawn(law, 0.0, 10).shape == torch.Size([10, 1])

@@ -1,4 +1,4 @@
-"""Flows are homeomorphisms while dt * Lip < 1; after each property, a map for which it is false."""
+"""Flows are homeomorphisms if dt * Lip < 1. Each property has a negative control: a map for which it is false."""
 
 import math
 
@@ -11,20 +11,11 @@ from sdeweights import Cut, flow
 from sdeweights.testing import seeded
 from theory import flows
 from theory.annulus import Annulus, directions
+from theory.equations import SOLVERS
 from theory.fields import FOLD_LIPSCHITZ, fold, lipschitz_constant, step_rates
-from theory.flows import (
-    banach_inverse,
-    euler_fold,
-    expansion_bounds,
-    jacobians,
-    liouville_gap,
-    reverse_flow,
-    reversed_path,
-    roughness,
-    winding_number,
-    winding_of_image,
-)
-from theory.models import random_model
+from theory.flows import banach_inverse, expansion_bounds, liouville_gap, reverse_flow, reversed_path, roughness
+from theory.maps import euler_fold, jacobians, winding_number, winding_of_image
+from theory.models import random_bottleneck_model, random_model
 from theory.strategies import models_with_paths, seeds
 
 LINE = torch.linspace(-3, 3, 301, dtype=torch.float64).unsqueeze(-1)
@@ -37,26 +28,26 @@ def euler(model, path):
 
 
 @given(models_with_paths(1))
-def test_on_the_line_order_is_kept(drawn):
+def test_order_on_the_line_is_preserved(drawn):
     model, path = drawn
     assert (model.images(LINE, path)[0].diff(dim=0) > 0).all()
 
 
-def test_one_coarse_step_on_the_line_does_not_keep_order():
-    """The partner: dt * Lip = 2; with three steps it is 2/3, and order is back."""
+def test_one_coarse_step_on_the_line_does_not_preserve_order():
+    """Negative control: dt * Lip = 2; with three steps it is 2/3, and order is preserved."""
     assert (euler_fold(1)(LINE).diff(dim=0) < 0).any()
     assert (euler_fold(3)(LINE).diff(dim=0) > 0).all()
 
 
 @given(plane_models)
-def test_steps_of_a_residual_network_are_undone_by_contraction(drawn):
+def test_steps_of_a_residual_network_are_inverted_by_contraction(drawn):
     model, path = drawn
     back = banach_inverse(model.f_h, euler(model, path)(PLANE), path)
-    assert back == pytest.approx(PLANE, abs=1e-9)  # rounding, times the expansion of the inverse
+    assert back == pytest.approx(PLANE, abs=1e-9)  # rounding, amplified by the inverse
 
 
-def test_what_one_coarse_step_has_brought_together_is_not_undone():
-    """The partner: x and -x have one image, so that no inverse gives both."""
+def test_two_points_that_one_coarse_step_maps_to_one_cannot_be_recovered():
+    """Negative control: x and -x have the same image, so no inverse recovers both."""
     x = torch.tensor([[0.5], [-0.5]])
     y = euler_fold(1)(x)
     assert y[0] == y[1]
@@ -66,15 +57,15 @@ def test_what_one_coarse_step_has_brought_together_is_not_undone():
 
 
 @given(plane_models)
-def test_flow_back_returns_to_the_start(drawn):
+def test_reverse_flow_returns_to_the_start(drawn):
     model, path = drawn
     h1 = flow(model.f_h, PLANE, path, "rk4")
     # the scheme is of fourth order and dt * Lip <= 0.4
     assert reverse_flow(model.f_h, h1, path, "rk4")[0] == pytest.approx(PLANE, abs=1e-3)
 
 
-def test_flow_back_along_other_weights_does_not_return():
-    """The partner."""
+def test_reverse_flow_along_other_weights_does_not_return():
+    """Negative control."""
     model = random_model(2, 0, cut=Cut.full())
     path = model.paths(2, seeded())
     h1 = flow(model.f_h, PLANE, path[0], "rk4")
@@ -92,7 +83,7 @@ def test_reversed_path_reversed_is_the_path(drawn):
 
 
 def test_reversed_path_is_another_path_and_jumps_from_right_to_left():
-    """The partner."""
+    """Negative control."""
     model = random_model(2, 0, cut=Cut.vertical(0.25, 0.5, "fixed"))
     path = model.paths(1, seeded())
     back = reversed_path(path)
@@ -108,8 +99,8 @@ def test_jacobian_determinants_are_positive(drawn):
     assert (torch.linalg.det(jacobians(euler(model, path), PLANE)) > 0).all()
 
 
-def test_one_coarse_step_turns_half_of_the_plane_over():
-    """The partner: the first coordinate becomes |x|, whose derivative x_1 / |x| is negative on the left."""
+def test_one_coarse_step_reverses_orientation_on_half_of_the_plane():
+    """Negative control: the first coordinate becomes |x|, whose derivative x_1 / |x| is negative on the left."""
     x = directions(2, 36, seeded())
     determinants = torch.linalg.det(jacobians(euler_fold(1), x))
     assert determinants == pytest.approx(x[:, 0], abs=1e-12)
@@ -122,8 +113,8 @@ def test_image_of_a_circle_winds_once_around_the_image_of_its_centre(drawn, radi
     assert winding_of_image(euler(model, path), radius) == 1
 
 
-def test_winding_number_counts_and_refuses_a_curve_too_coarse():
-    """The partner: 0 for one coarse step, -1 for a reflection, 2 for a double loop, none for a triangle."""
+def test_winding_number_counts_turns_and_rejects_a_curve_that_is_too_coarse():
+    """Negative control: 0 for one coarse step, -1 for a reflection, 2 for a double loop, an error for a triangle."""
     assert winding_of_image(euler_fold(1), 2.0) == 0
     assert winding_of_image(lambda x: x * torch.tensor([1.0, -1.0]), 2.0) == -1
     circle = directions(2, 100, seeded())
@@ -135,7 +126,7 @@ def test_winding_number_counts_and_refuses_a_curve_too_coarse():
 
 
 @given(plane_models, seeds)
-def test_points_come_together_and_apart_within_the_bounds(drawn, seed):
+def test_distances_change_within_the_bounds(drawn, seed):
     model, path = drawn
     x, y = torch.randn(2, 50, 2, generator=seeded(seed)).unbind(0)
     ratio = (euler(model, path)(x) - euler(model, path)(y)).norm(dim=-1) / (x - y).norm(dim=-1)
@@ -145,8 +136,8 @@ def test_points_come_together_and_apart_within_the_bounds(drawn, seed):
     assert ratio.max() <= high * (1 + 1e-9)
 
 
-def test_bounds_of_half_the_lipschitz_constant_are_broken():
-    """The partner: left of 0 the fold contracts by its full constant 2."""
+def test_bounds_from_half_the_lipschitz_constant_are_violated():
+    """Negative control: to the left of 0 the fold contracts by its full constant 2."""
     x = torch.tensor([[-2.0], [-1.0]])
     ratio = float(euler_fold(10)(x).diff(dim=0))
     low, _ = expansion_bounds([FOLD_LIPSCHITZ / 10] * 10)
@@ -169,8 +160,8 @@ def test_declared_lipschitz_constants_hold_between_random_points(drawn, seed):
         assert lipschitz_constant(model.f_h, w) <= model.f_h.module.cap * (1 + 1e-9)
 
 
-def test_half_the_declared_constant_is_found_too_small():
-    """The partner: where tanh is steep and A, B have one row, the constant is attained."""
+def test_half_the_declared_constant_is_too_small():
+    """Negative control: for tanh near 0 and A, B with one entry the constant is attained."""
     f_h = random_model(1, 0, cap=3.0, width=1).f_h
     w = torch.tensor([5.0, 4.0, 0.0, 0.0])  # A, B, b, c: scaled from 20 down to the cap
     x = torch.tensor([[-1e-4], [1e-4]])
@@ -187,26 +178,26 @@ def test_log_determinant_is_the_integral_of_the_divergence(drawn):
 
 
 def test_log_determinant_of_coarse_steps_is_not_the_integral_of_the_divergence():
-    """The partner: ln (1 - 2/n)^n is -2 in the limit, and -inf or undefined for n <= 2."""
+    """Negative control: ln (1 - 2/n)^n tends to -2, and is -inf or undefined for n <= 2."""
     x = torch.tensor([[-1.0]])
     gaps = [abs(math.log(float(jacobians(euler_fold(n), x))) + 2) for n in (3, 100)]
     assert gaps[0] > 1
     assert gaps[1] < 0.03
 
 
-def test_weights_without_jumps_are_of_exponent_one_half_and_a_jump_is_found():
+def test_weights_without_jumps_have_exponent_one_half_and_a_jump_is_detected():
     model = random_model(1, 0, cut=Cut.full(), width=1)
     with torch.no_grad():
         path = model.process.sample(2048, 50, generator=seeded())
     assert roughness(path) == pytest.approx(0.5, abs=0.05)
     jump = path.__class__(path.ts, (path.ts > 0.5).double().reshape(1, -1, 1), torch.zeros(1))
-    # one jump inside a lag is one share of the lags: E |dw| ~ s, while its largest increment stays 1
+    # a fraction s of the lags contains the jump: E |dw| ~ s, while the largest increment stays 1
     assert roughness(jump) == pytest.approx(1, abs=0.05)
     assert jump.w.diff(dim=1).abs().max() == 1
 
 
 @given(models_with_paths(1, any_cut=False))
-def test_largest_step_of_weights_shrinks_with_the_grid(drawn):
+def test_largest_increment_of_the_weights_shrinks_with_the_grid(drawn):
     """Continuity in the limit: the largest of n increments is about sqrt(2 ln(n) / n)."""
     model, _ = drawn
     with torch.no_grad():
@@ -215,8 +206,8 @@ def test_largest_step_of_weights_shrinks_with_the_grid(drawn):
     assert largest[1] < largest[0]
 
 
-def test_largest_step_of_weights_with_a_reset_does_not_shrink():
-    """The partner: at a reset w jumps, and no grid hides that."""
+def test_largest_increment_of_weights_with_a_reset_does_not_shrink():
+    """Negative control: at a reset w jumps on every grid."""
     model = random_model(1, 0, cut=Cut.sde_first(0.5, "fixed"), width=1)
     jumps = []
     for steps in (16, 1024):
@@ -226,14 +217,24 @@ def test_largest_step_of_weights_with_a_reset_does_not_shrink():
     assert min(jumps) > 0.3
 
 
-def test_certificates_hold_and_fail_where_the_field_folds(monkeypatch):
+def test_certificates_of_coarse_steps_hold_and_fail_for_a_field_that_does_not_fold(monkeypatch):
     assert [c.statement for c in flows._coarse_steps() if not c.holds] == []
-    monkeypatch.setattr(flows, "fold", lambda t, h, w: 0 * h)
+    monkeypatch.setattr("theory.maps.fold", lambda t, h, w: 0 * h)
     assert not all(c.holds for c in flows._coarse_steps())
 
 
-def test_backwards_and_forwards_disagree_where_the_inverse_stops_early():
+def test_an_inverse_that_stops_early_does_not_return_to_the_start():
     model = random_model(2, 1, cut=Cut.full())
     path = model.paths(1, seeded())
     y = euler(model, path)(PLANE)
     assert (banach_inverse(model.f_h, y, path, iterations=1) - PLANE).abs().max() > 1e-3
+
+
+@given(st.integers(0, 10**6), st.sampled_from(SOLVERS))
+def test_euler_networks_along_weights_of_every_solver_are_invertible(seed, solver):
+    model = random_bottleneck_model(2, seed, solver)
+    path = model.paths(1, seeded(seed))
+    image = euler(model, path)
+    assert banach_inverse(model.f_h, image(PLANE), path) == pytest.approx(PLANE, abs=1e-9)  # rounding, amplified
+    assert (torch.linalg.det(jacobians(image, PLANE)) > 0).all()
+    assert winding_of_image(image, 2.0) == 1

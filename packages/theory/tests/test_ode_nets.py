@@ -1,4 +1,4 @@
-"""Lemmas 3 and 4: extra dimensions make a homeomorphism, and a network, of an ordinary differential equation."""
+"""Lemmas 3 and 4: with extra dimensions, differential equations realise homeomorphisms and networks."""
 
 import math
 
@@ -27,7 +27,7 @@ seeds = st.integers(0, 2**31 - 1)
 
 @st.composite
 def affine_maps(draw):
-    """(A, b) with A invertible of either orientation; its inverse is no larger than 20, which keeps rounding small."""
+    """(A, b) with A invertible, of either orientation; its inverse is at most 20, which keeps rounding small."""
     p = draw(st.integers(1, 3))
     entries = st.lists(st.floats(-3, 3, allow_subnormal=False), min_size=p, max_size=p)
     A = torch.tensor([draw(entries) for _ in range(p)])
@@ -49,13 +49,13 @@ def random_network(seed, d_in=2, d_out=3):
 
 
 @given(affine_maps())
-def test_every_affine_map_is_carried_out_in_2p_dimensions(map_):
+def test_every_affine_map_is_realised_in_2p_dimensions(map_):
     A, b = map_
     assert lemma3_error(affine(A, b), points(len(b))) < 1e-6
 
 
 @given(affine_maps())
-def test_an_affine_map_with_another_ones_inverse_is_not_carried_out(map_):
+def test_an_affine_map_with_a_wrong_inverse_is_not_realised(map_):
     A, b = map_
     h = affine(A, b)
     wrong = Homeomorphism(h.p, h.forward, affine(A, b + 1).inverse)
@@ -63,31 +63,31 @@ def test_an_affine_map_with_another_ones_inverse_is_not_carried_out(map_):
 
 
 @given(affine_maps())
-def test_shears_keep_volume_whatever_the_orientation_of_the_map(map_):
+def test_shears_preserve_volume_for_maps_of_either_orientation(map_):
     A, b = map_
     p = len(b)
     z = torch.zeros(2 * p)
     whole = lambda z: carried(shears(affine(A, b)), z[None], 0)[0]  # noqa: E731
     basis = torch.stack([whole(z + e) - whole(z) for e in torch.eye(2 * p)], 1)
-    assert float(torch.linalg.det(basis)) == pytest.approx(1, abs=1e-5)  # entries up to 200, 6 of them multiplied
+    assert float(torch.linalg.det(basis)) == pytest.approx(1, abs=1e-5)  # products of 6 entries up to 200
 
 
-def test_the_map_itself_may_turn_volume_over_so_that_no_flow_in_p_dimensions_is_it():
+def test_the_map_itself_may_reverse_orientation_which_no_flow_in_p_dimensions_does():
     assert float(torch.linalg.det(torch.diag(torch.tensor([-1.0, 1.0])))) == -1
 
 
 @given(st.floats(-2, 2).filter(lambda slope: abs(slope) > 0.1), st.floats(-2, 2))
-def test_every_monotone_map_of_the_line_is_carried_out_in_two_dimensions(slope, shift):
+def test_every_monotone_map_of_the_line_is_realised_in_two_dimensions(slope, shift):
     x = torch.linspace(-2, 2, 101)[:, None]
     assert lemma3_error(hyperbolic(slope, shift), x) < 1e-6
     assert lemma3_error(hyperbolic(slope, shift), x, steps=16, method="midpoint") < 1e-6
 
 
-def test_a_homeomorphism_that_is_no_diffeomorphism_is_carried_out_too():
+def test_a_homeomorphism_that_is_not_a_diffeomorphism_is_realised_too():
     assert lemma3_error(cubic(), torch.linspace(-2, 2, 101)[:, None]) < 1e-6
 
 
-def test_a_scheme_that_looks_at_the_end_of_a_step_sees_the_next_shear_and_fails():
+def test_a_scheme_that_evaluates_the_end_of_a_step_reads_the_next_shear_and_fails():
     assert lemma3_error(hyperbolic(-2, 1), torch.linspace(-1, 1, 11)[:, None], steps=16, method="rk4") > 0.01
 
 
@@ -104,20 +104,20 @@ def test_the_reflection_is_one_linear_field_in_2p_dimensions(p):
     torch.testing.assert_close(carried(half_turn, x, p, 64, "rk4"), wanted, atol=1e-6, rtol=0)
 
 
-def test_a_coarse_euler_step_on_the_line_is_no_flow_and_does_reflect():
-    """x' = -2 x in one step: x -> -x. The claim is about flows, and dt * Lip = 2 is none."""
+def test_a_coarse_euler_step_on_the_line_is_not_a_flow_and_does_reflect():
+    """x' = -2 x in one step: x -> -x. The claim is about flows; with dt * Lip = 2 this is not one."""
     x = torch.linspace(-1, 1, 11)[:, None]
     torch.testing.assert_close(carried(lambda t, h, w: -2 * h, x, 0, 1), -x)
 
 
 @given(seeds, st.sampled_from([0.0, 0.25, 0.5, 0.75]), st.sampled_from([4, 8, 16]))
-def test_a_network_is_carried_out_by_time_one_wherever_it_starts(seed, start, steps):
+def test_a_network_is_realised_by_time_one_from_any_start(seed, start, steps):
     F, x = random_network(seed), points(2)
     torch.testing.assert_close(carried(capped(F, 2, start), x, 3, steps)[:, 2:], F(x), atol=1e-12, rtol=1e-12)
 
 
 @given(seeds, st.sampled_from([0.25, 0.5, 0.75]))
-def test_without_its_factor_a_late_network_is_cut_short(seed, start):
+def test_without_its_factor_a_late_network_is_scaled_down(seed, start):
     F, x = random_network(seed), points(2)
 
     def late(t, z, w):
@@ -134,7 +134,7 @@ def test_the_papers_field_on_the_last_quarter_gives_a_quarter_of_the_network():
     torch.testing.assert_close(carried(unscaled, x, 3, 16)[:, 2:], F(x) / 4, atol=1e-12, rtol=1e-12)
 
 
-def test_maps_that_are_no_homeomorphisms_are_refused():
+def test_maps_that_are_not_homeomorphisms_are_rejected():
     with pytest.raises(ValueError, match="invertible"):
         affine(torch.zeros(2, 2), torch.zeros(2))
     with pytest.raises(ValueError, match="constant"):

@@ -1,4 +1,4 @@
-"""Lemma 2: a generator has the law it claims, in every stratum of X; a generator that has not is found out."""
+"""Lemma 2: a generator has its law in every stratum of X. Negative controls: wrong generators are rejected."""
 
 import math
 
@@ -14,7 +14,7 @@ from theory.outsourcing import generated, joint_energy, outsourced, uniform_give
 NOISY = [law for law in LAWS if law.name != "deterministic"]
 INVERTIBLE = [law for law in NOISY if law.name != "circle"]
 SMOOTH = [Deterministic(), *APPROXIMATED]
-RARE = 1e-9  # so that 2,000 examples of a true statement pass but for a chance of 2e-6
+RARE = 1e-9  # 2,000 examples of a true statement fail by chance with probability 2e-6
 seeds = st.integers(0, 2**31 - 1)
 places = st.floats(-1, 1, allow_subnormal=False)
 noises = st.floats(-3, 3, allow_subnormal=False)
@@ -35,19 +35,19 @@ def test_generator_has_the_law_in_every_stratum_of_x(law, seed):
 
 
 @given(st.sampled_from([HeteroscedasticGaussian(), Bimodal(), Banana()]), st.floats(2.5, 5), seeds)
-def test_generator_with_too_much_noise_is_found_out(law, factor, seed):
+def test_generator_with_too_much_noise_is_rejected(law, factor, seed):
     x, y = generated(law, 4000, seed, lambda x, eta: law.generator(x, factor * eta))
     assert not uniform_given(x, law.uniforms(x, y), RARE).passed
 
 
-def test_homoscedastic_generator_has_the_right_law_on_average_over_x_and_is_found_out_in_a_stratum():
+def test_homoscedastic_generator_is_rejected_in_a_stratum_though_its_average_over_x_is_right():
     law = HeteroscedasticGaussian()
     wrong = lambda x, eta: laws.mean(x) + 0.3 * eta  # noqa: E731
     x, y = generated(law, 20_000, 0, wrong)
     assert not uniform_given(x, law.uniforms(x, y)).passed
 
 
-def test_generator_with_one_mode_is_found_out():
+def test_generator_with_one_mode_is_rejected():
     x, y = generated(Bimodal(), 20_000, 0, lambda x, eta: Bimodal.centre(x) + 0.3 * eta)
     assert not uniform_given(x, Bimodal().uniforms(x, y)).passed
 
@@ -62,7 +62,7 @@ def test_energy_distance_accepts_the_generator_of_a_law_on_the_plane(law):
     [(Circle(), outsourcing.angle_without_phi), (Banana(), lambda x, eta: eta + 0 * x)],
     ids=["angle is eta", "no bend"],
 )
-def test_energy_distance_refuses_a_wrong_generator(law, wrong):
+def test_energy_distance_rejects_a_wrong_generator(law, wrong):
     assert not joint_energy(law, 0, wrong).passed
 
 
@@ -72,15 +72,15 @@ def test_circle_generator_lies_on_the_circle():
 
 
 @given(st.sampled_from(INVERTIBLE), places, st.lists(noises, min_size=2, max_size=2))
-def test_noise_read_off_from_y_gives_y_back_almost_surely(law, x, eta):
+def test_noise_computed_from_y_generates_y_almost_surely(law, x, eta):
     at, noise = column(x), torch.tensor([eta[: law.m]])
     y = law.generator(at, noise)
-    torch.testing.assert_close(outsourced(law, at, y), noise, atol=1e-8, rtol=0)  # Phi^-1 magnifies rounding at 3
+    torch.testing.assert_close(outsourced(law, at, y), noise, atol=1e-8, rtol=0)  # Phi^-1 amplifies rounding at 3
     torch.testing.assert_close(law.generator(at, outsourced(law, at, y)), y, atol=1e-8, rtol=0)
 
 
 @given(places, st.floats(0.1, 3))
-def test_noise_read_off_by_another_law_does_not_give_y_back(x, eta):
+def test_noise_computed_with_another_law_does_not_generate_y(x, eta):
     right, wrong = HeteroscedasticGaussian(), Bimodal()
     y = right.generator(column(x), column(eta))
     back = right.generator(column(x), outsourced(wrong, column(x), y))
@@ -88,11 +88,11 @@ def test_noise_read_off_by_another_law_does_not_give_y_back(x, eta):
     assert float((back - y).abs()) > 0.1 * mismatch
 
 
-def test_noise_of_a_dependent_law_depends_on_x_unless_read_off_by_the_right_law():
+def test_noise_is_independent_of_x_only_if_computed_with_the_right_law():
     source = torch.Generator().manual_seed(0)
     x = laws.inputs(20_000, source)
     y = Bimodal().sample(x, source)
-    average = Bimodal().uniforms(torch.zeros_like(x), y)  # the law at x = 0, taken for all x
+    average = Bimodal().uniforms(torch.zeros_like(x), y)  # the law at x = 0, used for all x
     assert uniform_given(x, Bimodal().uniforms(x, y)).passed
     assert not uniform_given(x, average).passed
 
@@ -108,7 +108,7 @@ def differences(law, x, eta, h=1e-4):
     return torch.stack([(f(h, 0) - f(-h, 0)) / (2 * h), (f(0, h) - f(0, -h)) / (2 * h)], -1)
 
 
-def test_slopes_of_another_law_are_found_out():
+def test_slopes_of_another_law_are_rejected():
     slopes = Bimodal().slopes(column(0.5), column(0.2))[0]
     assert not torch.allclose(slopes, differences(HeteroscedasticGaussian(), 0.5, 0.2), atol=0.1)
 
@@ -128,14 +128,14 @@ def bend(law, x, eta, angle, h=1e-4):
 
 
 @pytest.mark.parametrize("law", SMOOTH, ids=lambda law: law.name)
-def test_a_fiftieth_of_the_curvature_is_no_bound(law):
+def test_a_fiftieth_of_the_curvature_is_not_a_bound(law):
     x, first = torch.cartesian_prod(torch.linspace(-1, 1, 21), torch.linspace(-2, 2, 41)).split(1, 1)
     eta = torch.cat([first, torch.zeros(len(first), law.m - 1)], 1)
     assert max(bend(law, x, eta, angle) for angle in (0, math.pi / 2)) > law.curvature(2.01) / 50
 
 
-def test_no_continuous_generator_makes_a_coin():
-    """f~ is continuous in eta and takes values near -1 and near 1, so also 0, around which it stays a while."""
+def test_no_continuous_generator_is_a_coin():
+    """A continuous f~ with values near -1 and near 1 also takes values near 0, with positive probability."""
     steep = lambda eta: torch.tanh(50 * eta)  # noqa: E731
     eta = torch.linspace(-3, 3, 60_001)
     between = steep(eta).abs() < 0.9
@@ -149,7 +149,7 @@ def test_all_certificates_hold():
     assert all(certificate.holds for certificate in certificates)
 
 
-def test_certificates_fail_where_a_law_is_not_the_one_of_its_generator(monkeypatch):
+def test_certificates_fail_if_the_law_is_not_that_of_its_generator(monkeypatch):
     monkeypatch.setattr(Bimodal, "s", 0.45)
     monkeypatch.setattr(Bimodal, "sample", lambda self, x, generator: 0.6 + 0.3 * laws.normals(x, generator))
     assert not all(certificate.holds for certificate in outsourcing.certify() if "bimodal" in certificate.statement)

@@ -1,4 +1,4 @@
-"""The README's code runs."""
+"""The code of the README runs."""
 
 import re
 from pathlib import Path

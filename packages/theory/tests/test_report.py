@@ -1,4 +1,4 @@
-"""The table and its exit status; integrators broken on purpose make them fail."""
+"""The table and its exit status. Negative controls: integrators broken on purpose make both fail."""
 
 import json
 import re
@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from sdeweights import grid, integrate, kl
+from sdeweights.fused import solvers as fused
 from sdeweights.solvers.base import OneStepSde, Sde
 from sdeweights.solvers.runge_kutta import RungeKutta
 from theory import Certificate, report
@@ -16,10 +17,13 @@ from theory.__main__ import main
 from theory.report import Outcome
 
 
+def half(times):
+    """Every step half as long, as in the published code."""
+    return [times[0] + (t - times[0]) / 2 for t in times]
+
+
 def horizon_of_one_half(monkeypatch):
-    """Every step half as long, the grid as before: what the published code does."""
     ode, sde = RungeKutta.solve, OneStepSde.solve
-    half = lambda times: [times[0] + (t - times[0]) / 2 for t in times]  # noqa: E731
     monkeypatch.setattr(RungeKutta, "solve", lambda self, f, w, times: ode(self, f, w, half(times)))
     monkeypatch.setattr(OneStepSde, "solve", lambda self, eq, w, times, noise: sde(self, eq, w, half(times), noise))
 
@@ -33,11 +37,12 @@ def kl_without_its_half(monkeypatch):
     monkeypatch.setattr(kl, "integrand", lambda u: (u * u).sum(-1))
 
 
-def noise_on_D_integrated_apart(monkeypatch):
+def noise_on_D_integrated_separately(monkeypatch):
     merged = integrate._merged
 
     def noisy(process, w_S, w_D):
-        return merged(process, w_S, w_D + 1e-3 * torch.randn(*w_S.shape[:-1], w_D.shape[-1]))
+        spread = w_D.expand(*w_S.shape[:-1], -1)
+        return merged(process, w_S, spread + 1e-3 * torch.randn_like(spread))
 
     monkeypatch.setattr(integrate, "_merged", noisy)
 
@@ -51,12 +56,48 @@ def noise_on_D_integrated_together(monkeypatch):
     monkeypatch.setattr(Sde, "spread", everywhere)
 
 
+def fused_horizon_of_one_half(monkeypatch):
+    steps = fused.integrate
+    monkeypatch.setattr(fused, "integrate", lambda equation, w, times, dB: steps(equation, w, half(times), dB))
+
+
+def fused_kl_without_its_half(monkeypatch):
+    steps = fused.integrate
+
+    def doubled(*arguments):
+        states, total = steps(*arguments)
+        return states, 2 * total
+
+    monkeypatch.setattr(fused, "integrate", doubled)
+
+
+def fused_noise_on_D(monkeypatch):
+    steps = fused.integrate
+
+    def noisy(equation, w, times, dB):
+        states, total = steps(equation, w, times, dB)
+        return states if dB is not None else states + 1e-3 * torch.randn_like(states), total
+
+    monkeypatch.setattr(fused, "integrate", noisy)
+
+
+def fused_wrong_sign_of_theta(monkeypatch):
+    steps = fused.integrate
+    monkeypatch.setattr(
+        fused, "integrate", lambda equation, *rest: steps(equation._replace(theta=-equation.theta), *rest)
+    )
+
+
 MUTATIONS = {
-    horizon_of_one_half: "|w_1 - w_0 - 1| for f_q = 1, noise 1e-12",
-    grid_that_ends_at_one_half: "last grid point, worst of 7 cuts x 4 grids",
-    kl_without_its_half: "|kl - 1/2 |S| (gap / sigma)^2 (t2 - t1)|, worst",
-    noise_on_D_integrated_apart: "spread of w_D over samples, split drift",
-    noise_on_D_integrated_together: "spread of w_D over samples, joint drift that does not mix",
+    horizon_of_one_half: "|w_1 - w_0 - 1 - sigma B| for f_q = 1, worst, euler",
+    grid_that_ends_at_one_half: "last grid point, worst of 7 cuts x 4 grids, euler",
+    kl_without_its_half: "|KL - 1/2 sum_S (gap / sigma)^2 (t2 - t1)|, worst, euler",
+    noise_on_D_integrated_separately: "spread of w_D over samples, split drift, euler",
+    noise_on_D_integrated_together: "spread of w_D over samples, joint drift that does not mix, euler",
+    fused_horizon_of_one_half: "|w_1 - w_0 - 1 - sigma B| for f_q = 1, worst, fused-euler",
+    fused_kl_without_its_half: "|KL - 1/2 sum_S (gap / sigma)^2 (t2 - t1)|, worst, fused-euler",
+    fused_noise_on_D: "w_D(1), f_q separated, fused-euler",
+    fused_wrong_sign_of_theta: "|w_1 - closed form| for theta = 2, mu = 0.75, worst, fused-euler",
 }
 
 
@@ -66,12 +107,15 @@ def failing(outcomes):
 
 @pytest.mark.parametrize("mutate", MUTATIONS, ids=lambda mutate: mutate.__name__)
 def test_broken_integrator_fails_the_report(mutate, monkeypatch, capsys):
-    monkeypatch.setattr("theory.integration.PATHS", 2000)
+    monkeypatch.setattr("theory.integration.PATHS", 500)
     mutate(monkeypatch)
     outcomes = report.check(["integration"])
     assert [outcome.error for outcome in outcomes] == [""]
-    assert MUTATIONS[mutate] in failing(outcomes)
-    assert report.status(outcomes) == 1
+    failed = failing(outcomes)
+    assert MUTATIONS[mutate] in failed
+    if mutate.__name__.startswith("fused"):  # the plain solver is not broken
+        assert all(statement.endswith("fused-euler") for statement in failed)
+    monkeypatch.setattr(report, "check", lambda names, seed: outcomes)
     assert main(["--claims", "integration"]) == 1
     assert "FAILS" in capsys.readouterr().out
 
@@ -87,7 +131,8 @@ def test_sound_integrator_passes_the_same_report(monkeypatch, capsys):
 def test_kl_without_its_half_fails_lemma_1_as_well(monkeypatch):
     monkeypatch.setattr("theory.lemma1.PATHS", 500)
     kl_without_its_half(monkeypatch)
-    assert failing(report.check(["lemma1"])) == ["equal diffusions: |log dq/dp - (kl + int u dB)| along 200 paths"]
+    what = "equal diffusions: |log dq/dp - (KL + int u dB)| along 200 paths"
+    assert failing(report.check(["lemma1"])) == [f"{what}, euler", f"{what}, fused-euler"]
 
 
 def test_every_claim_has_a_module_that_certifies():
@@ -107,12 +152,12 @@ def test_status_is_1_for_a_failing_a_missing_and_a_raising_claim():
     assert report.status([]) == 1
 
 
-def test_a_claim_that_raises_is_shown_beside_the_others(monkeypatch, capsys):
+def test_a_claim_that_raises_is_shown_with_the_others(monkeypatch, capsys):
     monkeypatch.setattr("theory.integration.certify", lambda seed: [][1])
     assert main(["--claims", "integration", "complexity"]) == 1
     shown = capsys.readouterr()
     assert re.search(r"^integration +IndexError: list index out of range +ERROR$", shown.out, re.M)
-    assert "12 of 12 certificates hold, 1 modules ended in an error" in shown.out
+    assert "24 of 24 certificates hold, errors in 1 of 2 modules" in shown.out
     assert "Traceback" in shown.err
 
 
@@ -123,7 +168,7 @@ def test_table_fits_the_width_and_names_every_number():
     assert re.search(r"^B +one is two +nan == 2 +5.0e-01   FAILS$", text, re.M)
 
 
-def test_json_says_what_was_measured_and_by_what(tmp_path, capsys):
+def test_json_contains_the_measurements_the_seed_and_the_versions(tmp_path, capsys):
     target = tmp_path / "claims.json"
     assert main(["--claims", "complexity", "--json", str(target)]) == 0
     data = json.loads(target.read_text())
@@ -132,7 +177,7 @@ def test_json_says_what_was_measured_and_by_what(tmp_path, capsys):
     assert (
         data["versions"]["torch"] == torch.__version__.split("+")[0] or data["versions"]["torch"] == torch.__version__
     )
-    assert len(data["claims"][0]["certificates"]) == 12
+    assert len(data["claims"][0]["certificates"]) == 24
     assert (
         json.loads(report.as_json([Outcome("a", (BAD,), 0.1)], 0))["claims"][0]["certificates"][0]["measured"] == "nan"
     )
@@ -143,11 +188,11 @@ def test_json_says_what_was_measured_and_by_what(tmp_path, capsys):
     [
         (["--claims", "lemma9"], "invalid choice: 'lemma9'"),
         (["--seed", "x"], "invalid int value: 'x'"),
-        (["--json", "no/such/folder/x.json"], "expected a file in a folder that exists"),
+        (["--json", "no/such/directory/x.json"], "expected a file in an existing directory"),
         (["--what"], "unrecognized arguments: --what"),
     ],
 )
-def test_bad_arguments_are_one_line_and_status_2(arguments, line, capsys):
+def test_invalid_arguments_give_one_line_and_status_2(arguments, line, capsys):
     with pytest.raises(SystemExit) as caught:
         main(arguments)
     assert caught.value.code == 2
@@ -156,12 +201,12 @@ def test_bad_arguments_are_one_line_and_status_2(arguments, line, capsys):
     assert message.count("\n") == 1
 
 
-def test_unknown_claims_are_refused_by_the_function_too():
-    with pytest.raises(ValueError, match="expected claims out of integration, "):
+def test_unknown_claims_raise_a_value_error():
+    with pytest.raises(ValueError, match="expected claims from integration, "):
         report.check(["lemma9"])
 
 
-def test_command_runs_in_a_process_of_its_own():
+def test_command_runs_in_its_own_process():
     done = subprocess.run([sys.executable, "-m", "theory", "--claims", "complexity"], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-    assert "12 of 12 certificates hold" in done.stdout
+    assert "24 of 24 certificates hold" in done.stdout

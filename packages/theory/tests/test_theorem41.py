@@ -1,4 +1,4 @@
-"""Theorem 4.1 with its bound sharpened to 1; after each property, a model that escapes it."""
+"""Theorem 4.1 with its bound sharpened to 1. Negative controls: models that escape it."""
 
 import pytest
 import torch
@@ -47,7 +47,7 @@ def test_no_output_layer_gets_below_1_on_the_images_of_a_flow(drawn, annulus, se
 
 @given(annuli())
 def test_one_coarse_step_gets_below_1_and_finer_steps_do_not(annulus):
-    """The partner: Euler's network with dt * Lip = 2 is no flow, and escapes for all radii."""
+    """Negative control: the Euler network with dt * Lip = 2 is not a flow, and escapes for all radii."""
     ball, ring = folded(annulus, 1)
     assert best_sup(ball, ring) < 1 - 1e-6
     assert separating_hyperplane(ball, ring).margin(ball, ring) > 0
@@ -55,17 +55,17 @@ def test_one_coarse_step_gets_below_1_and_finer_steps_do_not(annulus):
 
 
 @given(flows_of_any_dimension, annuli())
-def test_hulls_of_the_images_of_a_flow_meet_and_the_certificate_is_checked(drawn, annulus):
+def test_hulls_of_the_images_of_a_flow_meet_in_a_verified_point(drawn, annulus):
     ball, ring = flowed(drawn, annulus)
     common = common_point(ball, ring)
     assert common.residual(ball, ring) < 1e-9
-    # what the certificate says of any L:  s - 1 >= mean of L over mu = mean over lambda >= 1 - s
+    # for any L:  s - 1 >= mean of L over mu = mean over lambda >= 1 - s
     L = best_output(ball, ring)
     assert float(common.mu @ L(ball)) == pytest.approx(float(common.lam @ L(ring)), abs=1e-6)
 
 
-def test_hulls_of_a_folded_plane_do_not_meet_and_false_certificates_are_refused():
-    """The partner."""
+def test_hulls_of_a_folded_plane_do_not_meet_and_false_common_points_are_rejected():
+    """Negative control."""
     ball, ring = folded(Annulus(), 1)
     assert common_point(ball, ring) is None
     mu, lam = (torch.full((len(part),), 1 / len(part)) for part in (ball, ring))
@@ -82,8 +82,8 @@ def test_one_more_dimension_represents_z_along_every_weight_path(annulus, d, see
     assert (outputs - sample.z).abs().max() < 0.5
 
 
-def test_one_more_dimension_fails_where_the_noise_is_as_large_as_the_weight_or_z_is_another():
-    """The partner."""
+def test_one_more_dimension_fails_if_the_noise_is_as_large_as_the_weight_or_z_has_another_sign():
+    """Negative control."""
     outputs, sample = augmented(Annulus(), 2, 20, 0, sigma=5.0)
     assert (outputs - sample.z).abs().max() > 0.5
     outputs, sample = augmented(Annulus(), 2, 5, 0)
@@ -91,15 +91,15 @@ def test_one_more_dimension_fails_where_the_noise_is_as_large_as_the_weight_or_z
 
 
 @given(annuli(), dimensions, seeds)
-def test_sample_lies_in_the_domain_and_carries_its_values(annulus, d, seed):
+def test_sample_lies_in_the_domain_and_has_its_values(annulus, d, seed):
     sample = annulus.sample(d, 20, seeded(seed))
     assert torch.equal(annulus.z(sample.x), sample.z)
     assert sample.x.shape[1] == d
     assert (sample.ball == 0).all(-1).any()
 
 
-def test_points_in_the_gap_or_outside_are_refused_and_so_are_radii_out_of_order():
-    """The partner."""
+def test_points_outside_the_domain_and_radii_out_of_order_are_rejected():
+    """Negative control."""
     for radius in (1.5, 3.5):
         with pytest.raises(ValueError, match="expected points with"):
             Annulus().z(radius * directions(2, 3, seeded()))
@@ -108,7 +108,7 @@ def test_points_in_the_gap_or_outside_are_refused_and_so_are_radii_out_of_order(
 
 
 @given(dimensions, seeds)
-def test_best_output_layer_beats_random_ones_and_separates_what_is_apart(d, seed):
+def test_best_output_layer_beats_random_ones_and_separates_separable_points(d, seed):
     generator = seeded(seed)
     ball, ring = torch.randn(2, 30, d, generator=generator).unbind(0)
     best = best_sup(ball, ring)
@@ -120,14 +120,14 @@ def test_best_output_layer_beats_random_ones_and_separates_what_is_apart(d, seed
 
 
 def test_margin_of_a_hyperplane_on_the_wrong_side_is_negative():
-    """The partner."""
+    """Negative control."""
     ball, ring = torch.tensor([[-1.0]]), torch.tensor([[1.0]])
     assert Hyperplane(torch.tensor([1.0]), 0.0).margin(ball, ring) == 1
     assert Hyperplane(torch.tensor([-1.0]), 0.0).margin(ball, ring) == -1
     assert Hyperplane(torch.tensor([1.0]), 0.0).margin(ball, ball) < 0
 
 
-def test_steps_too_long_for_a_homeomorphism_are_refused():
+def test_steps_too_long_for_a_homeomorphism_are_rejected():
     model = random_model(2, 0, cap=1000.0, width=8)
     with pytest.raises(ValueError, match=r"expected dt \* Lip < 1"):
         model.paths(1, seeded(), steps=4)

@@ -1,4 +1,4 @@
-"""Theorem 4.2: the proof's model does what the theorem says, and with any of its choices changed it does not."""
+"""Theorem 4.2 holds for the proof's model. Negative controls: with any of its choices changed it does not."""
 
 import math
 from dataclasses import asdict, replace
@@ -45,7 +45,7 @@ def test_dimensions_fit_together(sizes):
 
 
 @given(problem_sizes())
-def test_the_printed_r_is_refused_for_all_dimensions(sizes):
+def test_the_printed_r_is_rejected_for_all_dimensions(sizes):
     assert printed_r(Dimensions.of(*sizes)) != sizes[1]
     with pytest.raises(ValueError, match="expected r "):
         Dimensions.as_printed(*sizes)
@@ -56,13 +56,13 @@ def test_the_printed_r_is_minus_18_in_the_smallest_example():
 
 
 @given(problem_sizes(), st.sampled_from(["m1", "m2", "r", "d_w", "d_h"]), st.sampled_from([-1, 1, 7]))
-def test_any_other_dimension_is_refused(sizes, name, change):
+def test_any_other_dimension_is_rejected(sizes, name, change):
     values = asdict(Dimensions.of(*sizes))
     with pytest.raises(ValueError, match="expected"):
         Dimensions(**(values | {name: values[name] + change}))
 
 
-def test_fewer_noises_than_outputs_and_no_integers_are_refused():
+def test_fewer_noises_than_outputs_and_sizes_below_1_are_rejected():
     with pytest.raises(ValueError, match="m >= d_y"):
         Dimensions.of(1, 2, 1, 10)
     with pytest.raises(ValueError, match="integer"):
@@ -72,7 +72,7 @@ def test_fewer_noises_than_outputs_and_no_integers_are_refused():
 @given(st.integers(2, 500))
 def test_variance_of_eulers_sum_is_the_sum_over_its_increments(n1):
     dt = 0.5 / n1
-    variance = dt**3 * sum(k**2 for k in range(1, n1))  # increment j stays for the n1 - j steps after it
+    variance = dt**3 * sum(k**2 for k in range(1, n1))  # increment j contributes to the n1 - j steps after it
     assert variance * 24 == pytest.approx(variance_share(n1), rel=1e-10)
     assert variance * sigma_for(n1) ** 2 == pytest.approx(1, rel=1e-10)
 
@@ -82,7 +82,7 @@ def test_sigma_of_continuous_time_is_too_small_on_every_coarse_grid(n1):
     assert variance_share(n1) * 24 / sigma_for(None) ** 2 < 0.99
 
 
-def test_a_sum_over_one_step_has_no_variance_and_is_refused():
+def test_a_sum_over_one_step_has_no_variance_and_is_rejected():
     with pytest.raises(ValueError, match="at least 2 steps"):
         sigma_for(1)
 
@@ -90,7 +90,7 @@ def test_a_sum_over_one_step_has_no_variance_and_is_refused():
 @given(st.integers(2, 12), seeds)
 def test_noise_of_step_1_is_standard_normal_on_every_grid(n1, seed):
     eta = step_1(sigma_for(n1), n1, 1, 1000, seed)[:, 0]
-    assert stats.kstest(eta.numpy(), "norm").pvalue > 1e-9  # 2,000 true examples fail with chance 2e-6
+    assert stats.kstest(eta.numpy(), "norm").pvalue > 1e-9  # 2,000 examples fail by chance with probability 2e-6
 
 
 @pytest.mark.parametrize(
@@ -101,7 +101,7 @@ def test_noise_of_another_sigma_is_not_standard_normal(sigma, n1):
 
 
 def carried(drift, start, cut, steps, solver):
-    """Weights at 3/4 that are reset to ``start`` at 1/2."""
+    """Weights at 3/4 that are reset to `start` at 1/2."""
     process = WeightProcess(torch.zeros_like(start), drift, Brownian(), cut, start)
     with torch.no_grad():
         return process.sample(steps, generator=seeded(), ode_solver=solver).at(T3)[0]
@@ -116,7 +116,7 @@ def test_linear_field_is_the_homeomorphism_phi(gamma, y, ratio, family):
         return contraction(family, gamma, ratio)(t, w) if 0.5 <= t < T3 else torch.zeros_like(w)
 
     reached = carried(f_q, y, Cut.vertical(0, 0.5, "fixed"), 400, "midpoint")
-    # midpoint: (k/4)^3 / 6 / 100^2 of ratio |y - c|; tanh in place of its argument: 1e-4
+    # midpoint: (k/4)^3 / 6 / 100^2 of ratio |y - c|; tanh instead of its argument: 1e-4
     torch.testing.assert_close(reached, gamma + ratio * y, atol=1e-3, rtol=1e-3)
 
 
@@ -128,7 +128,7 @@ def test_linear_field_on_too_few_steps_does_not_contract():
     assert float((reached - gamma).norm()) > 100
 
 
-def test_a_scheme_that_looks_at_the_end_of_a_step_sees_region_3_and_misses_gamma():
+def test_a_scheme_that_evaluates_the_end_of_a_step_reads_region_3_and_misses_gamma():
     f_q = lambda t, w: 4 + 0 * w if 0.5 <= t < T3 else 0 * w  # noqa: E731
     cut, zero = Cut.vertical(0, 0.5, "fixed"), torch.zeros(1)
     assert float(carried(f_q, zero, cut, 16, "midpoint")) == 1
@@ -136,7 +136,7 @@ def test_a_scheme_that_looks_at_the_end_of_a_step_sees_region_3_and_misses_gamma
 
 
 @given(vectors, st.floats(1, 10))
-def test_an_expansion_is_refused_as_contraction(gamma, ratio):
+def test_an_expansion_is_rejected(gamma, ratio):
     with pytest.raises(ValueError, match="contraction"):
         contraction(Family.WIDE, gamma, ratio)
 
@@ -148,7 +148,7 @@ def test_three_shears_are_the_homeomorphism_phi_in_four_steps(gamma, y, ratio):
     start = torch.cat([y, torch.zeros(3)])
     reached = carried(f_q, start, Cut.vertical(0, 0.5, "fixed"), 16, "euler")
     wanted = torch.cat([gamma + ratio * y, torch.zeros(3)])
-    torch.testing.assert_close(reached, wanted, atol=1e-9, rtol=0)  # rounding of gamma, magnified by 1 / ratio
+    torch.testing.assert_close(reached, wanted, atol=1e-9, rtol=0)  # rounding of gamma, amplified by 1 / ratio
 
 
 @given(vectors, vectors, st.floats(1e-4, 0.01))
@@ -247,7 +247,7 @@ def test_weights_that_start_R2_anywhere_in_A_2_end_within_half_of_delta_and_some
     model = construct(Bimodal(), 0.2, Case.SHEARED)
     result = run(model, x[:1], 1000, seeded())
     shares = result.distance[result.inside] / (model.delta / 2)
-    assert 0.9 < float(shares.max()) <= 1 + 1e-9  # 1e-9: rounding of gamma, magnified by 1 / ratio
+    assert 0.9 < float(shares.max()) <= 1 + 1e-9  # 1e-9: rounding of gamma, amplified by 1 / ratio
 
 
 def test_one_sample_of_A_with_a_large_error_at_one_input_fails_the_certificate(monkeypatch):
@@ -308,12 +308,12 @@ def test_lemma_3_with_noise_on_its_extra_weights_misses_gamma():
     assert float(run(model, x, 10, seeded()).distance.min()) > model.delta
 
 
-def test_a_grid_without_three_quarters_is_refused():
+def test_a_grid_without_three_quarters_is_rejected():
     with pytest.raises(ValueError, match="point of the grid"):
         construct(Bimodal(), 0.2, Case.LEARNED, steps=10)
 
 
-def test_the_papers_singular_sigma_is_a_cut_of_the_first_weights_and_no_vertical_cut():
+def test_the_singular_sigma_of_the_paper_is_a_cut_of_the_first_weights_not_a_vertical_cut():
     d = Dimensions.of(1, 1, 1, 4)
     prior = theorem42.singular_prior(d, 1.0)
     still = lambda t, w: 0 * w  # noqa: E731
@@ -326,13 +326,13 @@ def test_the_papers_singular_sigma_is_a_cut_of_the_first_weights_and_no_vertical
 
 
 @pytest.mark.parametrize("case", [Case.FIXED, Case.LEARNED])
-def test_deep_networks_stand_in_for_wide_ones(case):
+def test_deep_networks_work_as_well_as_wide_ones(case):
     model = construct(HeteroscedasticGaussian(), 0.2, case, Family.DEEP)
     result = run(model, x, 20, seeded())
     assert float(result.error[result.inside].max()) <= 0.2
 
 
-def test_samples_do_not_depend_on_the_batch_they_are_drawn_in():
+def test_samples_do_not_depend_on_the_batch_size():
     model = construct(Bimodal(), 0.2, Case.LEARNED)
     one, many = (run(model, x, 12, seeded(), batch=batch) for batch in (12, 5))
     torch.testing.assert_close(one.y, many.y, atol=1e-12, rtol=0)
@@ -349,7 +349,9 @@ def test_hidden_noise_is_the_integral_of_the_path():
 def test_levy_distance_of_a_shifted_sample_is_at_most_the_shift(shift, seed):
     source = seeded(seed)
     y = Bimodal().sample(torch.zeros(4000, 1), source)[:, 0]
-    assert levy(y + shift, Bimodal(), 0.0) <= abs(shift) + 0.06  # 0.06: Kolmogorov's at 4000, luck 1e-12
+    assert (
+        levy(y + shift, Bimodal(), 0.0) <= abs(shift) + 0.06
+    )  # 0.06: Kolmogorov's critical value at 4000 samples, false alarm rate 1e-12
 
 
 def test_levy_distance_to_another_law_is_large():
@@ -357,7 +359,7 @@ def test_levy_distance_to_another_law_is_large():
     assert levy(y, HeteroscedasticGaussian(), 0.0) > 0.2
 
 
-def test_horizontal_cut_evidence_holds_where_the_network_reads_deterministic_weights():
+def test_horizontal_cut_evidence_holds_if_the_network_reads_deterministic_weights():
     law, inputs = Bimodal(), grid(11)
     good = horizontal.sample(law, 0.2, inputs, 30, seeded())
     inside = good.eta.norm(dim=1) <= 1.645
@@ -365,7 +367,7 @@ def test_horizontal_cut_evidence_holds_where_the_network_reads_deterministic_wei
     assert good.spread == 0
 
 
-def test_a_network_of_noisy_weights_is_no_evidence():
+def test_a_network_of_noisy_weights_has_a_large_error():
     model = construct(Bimodal(), 0.2, Case.LEARNED)
     process = WeightProcess(model.process().w_t2.detach(), model.f_q, Brownian(0.5), Cut.full())
     path = process.sample(16, 30, generator=seeded())
@@ -382,7 +384,7 @@ def test_all_certificates_hold():
     assert len(certificates) == 70
 
 
-def test_certificates_of_step_1_fail_for_a_path_over_half_the_time(monkeypatch):
+def test_certificates_of_step_1_fail_for_half_the_horizon(monkeypatch):
     whole = theorem42.step_1
     monkeypatch.setattr(
         theorem42, "step_1", lambda sigma, n1, m, samples, seed: whole(sigma, n1, m, 500, seed) / math.sqrt(8)

@@ -1,4 +1,4 @@
-"""Theorem A.1 and its networks: bounds hold between the points of a grid, and are needed there."""
+"""Theorem A.1 and its networks: the bounds hold between grid points, where the grid alone is not enough."""
 
 import math
 
@@ -34,24 +34,24 @@ def box(side, n=200, seed=0):
 def test_a_network_as_layers_of_torch_is_the_same_function(net, side):
     z = box(side)
     with torch.no_grad():
-        torch.testing.assert_close(net.module(side)(z), net(z), atol=1e-11, rtol=1e-11)  # shifts of 100 are undone
+        torch.testing.assert_close(net.module(side)(z), net(z), atol=1e-11, rtol=1e-11)  # shifts of 100 cancel
 
 
 @given(shallow_networks(Family.DEEP))
-def test_a_deep_network_has_fixed_width_and_a_layer_a_unit(net):
+def test_a_deep_network_has_fixed_width_and_one_layer_per_unit(net):
     layers = [layer for layer in net.module(1.0) if isinstance(layer, torch.nn.Linear)]
     assert len(layers) == len(net.b) + 1
     assert {layer.out_features for layer in layers[:-1]} == {2 + len(net.c) + 1}
 
 
-def test_a_deep_network_is_another_function_where_its_inputs_are_not_kept_positive():
+def test_a_deep_network_is_another_function_outside_its_reach():
     net = Shallow(Family.DEEP, torch.eye(2), torch.zeros(2), -torch.ones(1, 2), torch.zeros(1))
     with torch.no_grad():
         assert float((net.module(1.0)(box(5.0)) - net(box(5.0))).abs().max()) > 1
 
 
 @given(shallow_networks(), st.floats(0.01, 1), directions)
-def test_a_network_leaves_its_tangent_by_no_more_than_the_remainder(net, radius, angle):
+def test_a_network_deviates_from_its_tangent_by_at_most_the_remainder(net, radius, angle):
     z = box(2.0)
     step = radius * torch.tensor([math.cos(angle), math.sin(angle)])
     left = (net(z + step) - net(z) - net.slopes(z) @ step).norm(dim=-1)
@@ -59,7 +59,7 @@ def test_a_network_leaves_its_tangent_by_no_more_than_the_remainder(net, radius,
 
 
 @pytest.mark.parametrize("family", Family)
-def test_a_network_leaves_its_tangent_by_more_than_a_tenth_of_the_remainder(family):
+def test_a_network_deviates_from_its_tangent_by_more_than_a_tenth_of_the_remainder(family):
     net = Shallow(family, torch.tensor([[1.0, 0.0]]), torch.zeros(1), torch.ones(1, 1), torch.zeros(1))
     z = torch.cartesian_prod(torch.linspace(-2, 2, 201), torch.zeros(1))
     step = torch.tensor([0.5, 0.0])
@@ -68,7 +68,7 @@ def test_a_network_leaves_its_tangent_by_more_than_a_tenth_of_the_remainder(fami
 
 
 @given(shallow_networks(), st.floats(1e-4, 0.5), seeds)
-def test_moving_the_parameters_moves_the_output_by_no_more_than_the_bound(net, rho, seed):
+def test_moving_the_parameters_moves_the_output_by_at_most_the_bound(net, rho, seed):
     layers, z = net.module(1.5), box(1.0)
     with torch.no_grad():
         before = layers(z)
@@ -86,7 +86,7 @@ def shake(layers, rho, seed):
         parameter += rho / length * move
 
 
-def test_moving_one_weight_by_the_whole_radius_comes_near_the_bound():
+def test_moving_one_weight_by_the_whole_radius_comes_close_to_the_bound():
     net = Shallow(Family.WIDE, torch.zeros(1, 2), torch.zeros(1), 3 * torch.ones(1, 1), torch.zeros(1)).module(1.0)
     with torch.no_grad():
         net[0].bias += 0.01
@@ -95,7 +95,7 @@ def test_moving_one_weight_by_the_whole_radius_comes_near_the_bound():
 
 
 @given(shallow_networks(), st.floats(0.01, 1))
-def test_delta_uses_up_what_is_allowed_and_no_more(net, allowed):
+def test_delta_is_the_largest_radius_within_the_allowed_change(net, allowed):
     layers = net.module(1.0)
     delta = largest_radius(layers, 1.0, allowed)
     assert sensitivity(layers, 1.0, delta) <= allowed < sensitivity(layers, 1.0, 1.01 * delta)
@@ -115,7 +115,7 @@ def test_a_singular_map_of_the_noise_cannot_be_absorbed_and_loses_the_law():
     with pytest.raises(RuntimeError, match="singular"):
         net.absorbing(torch.zeros(2, 2), torch.zeros(2))
     z, _ = cells(1.6, (20, 20))
-    silent = z * torch.tensor([1.0, 0.0])  # V = 0: no noise reaches the network
+    silent = z * torch.tensor([1.0, 0.0])  # V = 0: the network gets no noise
     assert float((net(silent) - law.generator(z[:, :1], z[:, 1:])).abs().max()) > 0.4
 
 
@@ -129,7 +129,7 @@ def test_no_point_between_the_grid_points_exceeds_the_bound(law, x, share):
     assert float(error) <= bounded(law, Family.WIDE, 0.2).everywhere
 
 
-def test_the_error_on_a_coarse_grid_is_no_bound_and_the_margin_is():
+def test_the_error_on_a_coarse_grid_is_not_a_bound_but_the_proved_error_is():
     law, net, radius = Bimodal(), approximation(Bimodal(), Family.WIDE, 0.2), reach(1, 0.9)
     coarse, fine = (sup_error(net, law, radius, counts) for counts in ((3, 3), (400, 800)))
     assert coarse.on_grid < fine.on_grid <= fine.everywhere < coarse.everywhere
@@ -137,13 +137,13 @@ def test_the_error_on_a_coarse_grid_is_no_bound_and_the_margin_is():
 
 @given(shallow_networks())
 def test_no_network_approximates_a_generator_that_jumps(net):
-    """sign(eta), a coin: a continuous F differs from it by 1 on one side of the jump, up to F's own change there."""
+    """sign(eta), a coin: on one side of the jump a continuous F differs from it by 1, up to the change of F there."""
     z = torch.tensor([[0.0, -1e-9], [0.0, 1e-9]])
     gap = (net(z)[:, :1] - torch.tensor([[-1.0], [1.0]])).abs().max()
     assert float(gap) >= 1 - 1e-6
 
 
-def test_an_untrained_network_is_found_wrong():
+def test_an_untrained_network_has_a_large_error():
     net = Shallow(Family.WIDE, torch.zeros(1, 2), torch.zeros(1), torch.zeros(2, 1), torch.zeros(2))
     assert sup_error(net, Circle(), 2.0, (50, 50)).on_grid > 1
 

@@ -1,4 +1,4 @@
-"""``python -m theory``: check the claims of the paper; exit status 1 if one fails, 2 on bad arguments."""
+"""`python -m theory`: check the claims of the paper; exit status 1 if one fails, 2 for invalid arguments."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from theory import report
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Check claims, print the table, write what was asked for; the exit status."""
+    """Check the claims, print the table, write the requested files and return the exit status."""
     options = _parser().parse_args(arguments)
-    torch.set_num_threads(1)  # the tensors are small: threads only wait for each other
+    torch.set_num_threads(1)  # the tensors are too small for threads to help
     outcomes = report.check(options.claims or report.CLAIMS, options.seed)
     sys.stdout.write(report.table(outcomes, shutil.get_terminal_size((120, 40)).columns) + "\n")
     for outcome in outcomes:
@@ -24,7 +24,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if options.json:
         options.json.write_text(report.as_json(outcomes, options.seed) + "\n", encoding="utf-8")
     if options.figures:
-        from theory.figures import draw_all  # matplotlib takes a second to load, and most runs draw nothing
+        from theory.figures import draw_all  # matplotlib takes a second to import, and most runs draw nothing
 
         for path in draw_all(options.figures, options.seed):
             sys.stdout.write(f"wrote {path}\n")
@@ -32,7 +32,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 class _OneLineParser(argparse.ArgumentParser):
-    """A parser that says what is wrong in one line."""
+    """A parser that reports an error in one line, without the usage."""
 
     def error(self, message: str) -> None:  # type: ignore[override]
         """Exit with status 2."""
@@ -42,25 +42,25 @@ class _OneLineParser(argparse.ArgumentParser):
 def _parser() -> argparse.ArgumentParser:
     parser = _OneLineParser(prog="python -m theory", description="Check the claims of the paper, one line each.")
     parser.add_argument(
-        "--claims", nargs="+", metavar="NAME", choices=list(report.CLAIMS), help="only these: %(choices)s"
+        "--claims", nargs="+", metavar="NAME", choices=list(report.CLAIMS), help="check only these claims: %(choices)s"
     )
-    parser.add_argument("--seed", type=int, default=0, help="of everything that is drawn at random (default: 0)")
-    parser.add_argument("--json", type=_file_to_write, metavar="FILE", help="write the table there as data")
-    parser.add_argument("--figures", type=_folder, metavar="DIR", help="draw the figures into this folder")
+    parser.add_argument("--seed", type=int, default=0, help="random seed (default: 0)")
+    parser.add_argument("--json", type=_file_to_write, metavar="FILE", help="also write the table as JSON")
+    parser.add_argument("--figures", type=_directory, metavar="DIR", help="also draw the figures into this directory")
     return parser
 
 
 def _file_to_write(name: str) -> Path:
     path = Path(name)
     if path.is_dir() or not path.parent.is_dir():
-        raise argparse.ArgumentTypeError(f"expected a file in a folder that exists, got {name}")
+        raise argparse.ArgumentTypeError(f"expected a file in an existing directory, got {name}")
     return path
 
 
-def _folder(name: str) -> Path:
+def _directory(name: str) -> Path:
     path = Path(name)
     if path.exists() and not path.is_dir():
-        raise argparse.ArgumentTypeError(f"expected a folder, got the file {name}")
+        raise argparse.ArgumentTypeError(f"expected a directory, got the file {name}")
     return path
 
 

@@ -1,4 +1,4 @@
-"""What a flow cannot represent, eq. (13):  z = -1 on the ball |x| <= r1,  z = +1 on the ring r2 <= |x| <= r3."""
+"""A function no flow can represent, eq. (13):  z = -1 on the ball |x| <= r1,  z = +1 on the ring r2 <= |x| <= r3."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from torch import Tensor
 
 
 class Sample(NamedTuple):
-    """Points of A: those of the ball, where z = -1, and those of the ring, where z = +1."""
+    """Points of A: the ball, where z = -1, and the ring, where z = +1."""
 
     ball: Tensor
     ring: Tensor
@@ -45,7 +45,7 @@ class Annulus:
             raise ValueError(f"expected 0 < r1 < r2 < r3, got {self.r1}, {self.r2}, {self.r3}")
 
     def z(self, x: Tensor) -> Tensor:
-        """-1 or +1 for each of the points x, (n, d); a ``ValueError`` where one lies outside A."""
+        """-1 or +1 for each of the points x, (n, d); raises ValueError if one lies outside A."""
         radius = x.norm(dim=-1)
         rounding = 1e-9 * self.r3
         in_ball = radius <= self.r1 + rounding
@@ -58,7 +58,7 @@ class Annulus:
     def sample(self, d: int, n: int, generator: torch.Generator) -> Sample:
         """About 5 n points: n on each of the spheres r1, r2, r3, n inside the ball (its centre first), n in the ring.
 
-        The spheres come first: it is the sphere r2 around the ball that no hyperplane gets past.
+        The spheres come first: it is the sphere r2, around the ball, that no hyperplane can separate from the ball.
         """
         sphere = directions(d, n, generator)
         inner = self.r1 * torch.rand(n, 1, generator=generator, dtype=torch.float64) ** (1 / d)

@@ -1,4 +1,4 @@
-"""What a check of a claim gives back: the number that was measured, the bound it has to keep, and the verdict."""
+"""The result of checking one statement: the measured number, its bound, and the verdict."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from enum import StrEnum
 
 
 class Relation(StrEnum):
-    """How the measured number has to stand to the bound."""
+    """The required relation between the measured number and the bound."""
 
     AT_MOST = "<="
     AT_LEAST = ">="
@@ -20,13 +20,13 @@ class Certificate:
     """One measured statement.
 
     Attributes:
-        claim: which claim of the paper, e.g. "Theorem 4.1".
+        claim: the claim of the paper, e.g. "Theorem 4.1".
         statement: what was measured, in one line.
-        measured: the number.
+        measured: the measured number.
         relation: "<=", ">=" or "==".
-        bound: what the claim says of that number.
+        bound: the value that the claim gives for that number.
         tolerance: how far the number may lie on the wrong side (rounding, discretisation, chance); at least 0.
-        why: where the tolerance comes from; required where it is not 0.
+        why: the reason for the tolerance; required unless it is 0.
 
     Example:
         >>> Certificate("Lemma 1", "slope of the KL", 0.8075, "==", 0.8069, 0.01, "4 standard errors").holds
@@ -47,11 +47,11 @@ class Certificate:
         if not (math.isfinite(self.bound) and math.isfinite(self.tolerance) and self.tolerance >= 0):
             raise ValueError(f"expected a finite bound and tolerance >= 0, got {self.bound} and {self.tolerance}")
         if self.tolerance > 0 and not self.why:
-            raise ValueError(f"expected a reason for the tolerance {self.tolerance:g}, got none")
+            raise ValueError(f"expected a reason for the tolerance {self.tolerance:g}, got an empty one")
 
     @property
     def holds(self) -> bool:
-        """The verdict; a measured NaN never holds."""
+        """The verdict; False if the measured number is NaN."""
         gap = self.measured - self.bound
         if self.relation == Relation.AT_MOST:
             return gap <= self.tolerance

@@ -8,18 +8,18 @@ from typing import Self
 
 @dataclass(frozen=True)
 class Dimensions:
-    """All the sizes of the construction; a set that does not fit together is refused.
+    """All dimensions of the construction; raises ValueError if they are inconsistent.
 
     Attributes:
-        d_x: inputs.
-        d_y: outputs.
-        m: noises of the generator.
-        m_gamma: parameters of the network f_gamma.
-        m1: noisy weights.
-        m2: weights that are zero at t2, the extra dimensions of Lemma 3.
-        r: hidden coordinates between x and eta, in which the output grows.
-        d_w: weights.
-        d_h: hidden coordinates [x, 0_r, eta].
+        d_x: number of inputs.
+        d_y: number of outputs.
+        m: number of noises of the generator.
+        m_gamma: number of parameters of the network f_gamma.
+        m1: number of noisy weights.
+        m2: number of weights that are zero at t2, the extra dimensions of Lemma 3.
+        r: number of hidden coordinates between x and eta, which become the output.
+        d_w: number of weights.
+        d_h: number of hidden coordinates [x, 0_r, eta].
 
     Example:
         >>> Dimensions.of(d_x=1, d_y=1, m=1, m_gamma=10)
@@ -55,15 +55,15 @@ class Dimensions:
 
     @classmethod
     def of(cls, d_x: int, d_y: int, m: int, m_gamma: int) -> Self:
-        """The dimensions that follow from those of the problem and of the network."""
+        """The dimensions that follow from those of the problem and the network."""
         m1 = max(m, m_gamma)
         return cls(d_x, d_y, m, m_gamma, m1, m_gamma, d_y, m1 + m_gamma, d_x + m + d_y)
 
     @classmethod
     def as_printed(cls, d_x: int, d_y: int, m: int, m_gamma: int) -> Self:
-        """The same with r = d_h - d_x - d_w, as Step 1 of the proof prints it: always refused.
+        """The same with r = d_h - d_x - d_w, as printed in Step 1 of the proof; always raises ValueError.
 
-        The subtrahend has to be m, the number of weights that are integrated, not d_w, of which there are more.
+        The last term has to be m, the number of weights that are integrated, not d_w, which is larger.
         """
         right = cls.of(d_x, d_y, m, m_gamma)
         return cls(**(asdict(right) | {"r": printed_r(right)}))

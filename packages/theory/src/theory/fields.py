@@ -1,7 +1,7 @@
-"""Hidden drifts f_h(t, h; w) whose Lipschitz constant in h is known, as Theorem 4.1 asks of them.
+"""Hidden drifts f_h(t, h; w) with a known Lipschitz constant in h, as Theorem 4.1 assumes.
 
-An Euler step h -> h + dt f_h(t, h; w) is the identity plus a contraction, hence a homeomorphism, where dt * Lip < 1.
-So a residual network of such steps keeps the theorem exactly, not only in the limit dt -> 0.
+An Euler step h -> h + dt f_h(t, h; w) is the identity plus a contraction, hence a homeomorphism, if dt * Lip < 1. So
+the theorem holds exactly for a residual network of such steps, not only in the limit dt -> 0.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from sdeweights import Functional, WeightPath
 
 @final
 class LipschitzNet(nn.Module):
-    """f(t, h) = s (1 + cos 2 pi t) / 2 * A tanh(B h + b) + c, with |A|_F |B|_F scaled by s down to at most ``cap``.
+    """f(t, h) = s (1 + cos 2 pi t) / 2 * A tanh(B h + b) + c, with |A|_F |B|_F scaled by s down to at most `cap`.
 
     With its parameters replaced by w it is a network "whose parameters are w_t", eq. (9), and its Lipschitz constant in
-    h is at most ``cap`` whatever w does.
+    h is at most `cap` for every w.
 
     Example:
         >>> sum(p.numel() for p in LipschitzNet(d=2, width=8, cap=3.0).parameters())
@@ -61,22 +61,22 @@ def lipschitz_constant(f_h: Functional, w: Tensor) -> float:
 
 
 def step_rates(f_h: Functional, path: WeightPath) -> list[float]:
-    """dt * Lip of every Euler step along a path, the largest over its samples."""
+    """dt * Lip of every Euler step along a path: the maximum over its samples."""
     dts = [b - a for a, b in itertools.pairwise(path.times)]
     weights = [path.start(k).detach().unbind(0) for k in range(path.steps)]
     return [dt * max(lipschitz_constant(f_h, w) for w in ws) for dt, ws in zip(dts, weights, strict=True)]
 
 
 def step_condition(f_h: Functional, path: WeightPath) -> float:
-    """The largest dt * Lip over the Euler steps and samples of a path: below 1, every step is a homeomorphism."""
+    """The largest dt * Lip over the steps and samples of a path. If it is below 1, every step is a homeomorphism."""
     return max(step_rates(f_h, path))
 
 
-def fold(t: Tensor, h: Tensor, w: Tensor) -> Tensor:  # noqa: ARG001 - the same at every time and for all weights
+def fold(t: Tensor, h: Tensor, w: Tensor) -> Tensor:  # noqa: ARG001 - independent of time and weights
     """(|h| - h_1) e_1, of Lipschitz constant 2: one Euler step of length 1 folds h to (|h|, h_2, ..., h_d).
 
-    Its flow is a homeomorphism like any other; Euler with dt = 1 is none, and its image of a ball and a ring around it
-    is split by a hyperplane.
+    Its flow is a homeomorphism, but one Euler step with dt = 1 is not: a hyperplane separates the images of a ball and
+    of a ring around it.
     """
     first = torch.zeros_like(h)
     first[..., 0] = h.norm(dim=-1) - h[..., 0]

@@ -1,8 +1,8 @@
-"""Figures for people: sample paths of the paper's Figures 1 and 2, and what flows do to a ball and a ring."""
+"""Figures: sample paths of the paper's Figures 1 and 2, and the image of a ball and a ring under a flow."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -10,25 +10,23 @@ from typing import Any
 import matplotlib as mpl
 import torch
 from matplotlib.figure import Figure
-from torch import Tensor
 
 from sdeweights import Cut, WeightPath, flow
 from sdeweights.testing import seeded
 from theory import figures_ucda
 from theory.annulus import Annulus, directions
-from theory.flows import euler_fold
-from theory.integration import figure_1, figure_2
+from theory.figure_paths import figure_1, figure_2
+from theory.maps import Map, euler_fold
 from theory.models import random_model
 
-# Okabe and Ito's palette, which colour-blind readers can tell apart
+# Okabe and Ito's palette, which colour-blind readers can distinguish
 BLUE, ORANGE, GREEN, RED, GREY = "#0072B2", "#E69F00", "#009E73", "#D55E00", "#999999"
 PALETTE = (BLUE, ORANGE, GREEN, RED, "#CC79A7", "#56B4E9")
 PATHS = 6
-Map = Callable[[Tensor], Tensor]
 
 
 def draw_all(folder: Path, seed: int = 0) -> list[Path]:
-    """All figures of the package, as PNG files in a folder, which is made where it is missing."""
+    """Draw all figures of the package as PNG files into a directory, which is created if it does not exist."""
     folder.mkdir(parents=True, exist_ok=True)
     drawn = []
     for name, draw in (("figure1", vertical_cut), ("figure2", horizontal_cut), ("annulus", annulus_under_maps)):
@@ -70,7 +68,7 @@ def vertical_cut(seed: int = 0) -> Figure:
 
 
 def horizontal_cut(seed: int = 0) -> Figure:
-    """Figure 2: w_S, and w_D where f_q is not separated and where it is."""
+    """Figure 2: w_S, and w_D for an f_q that is not separated and for one that is."""
     figure = Figure(figsize=(11, 3.4))
     apart, leaky = (figure_2(separated, PATHS, seeded(seed)) for separated in (True, False))
     panels = (
@@ -88,7 +86,7 @@ def horizontal_cut(seed: int = 0) -> Figure:
 
 
 def _plot_paths(ax: Any, path: WeightPath, coordinate: int) -> None:
-    """Sample paths, with the jump where they are reset."""
+    """Sample paths, with the jump at a reset."""
     for i, color in zip(range(path.samples), PALETTE, strict=False):
         w = path.w[i, :, coordinate]
         if path.reset is None or path.after_reset is None:
@@ -102,7 +100,7 @@ def _plot_paths(ax: Any, path: WeightPath, coordinate: int) -> None:
 
 
 def annulus_under_maps(seed: int = 0) -> Figure:
-    """A ball, a ring around it and a grid: as they are, under a flow, and under one Euler step that is too long."""
+    """A ball, a ring around it and a grid: unchanged, under a flow, and under one Euler step that is too long."""
     model = random_model(2, seed + 3, cut=Cut.ode_first(0.5), width=12)
     path = model.paths(1, seeded(seed), steps=64)
     maps: tuple[tuple[Map, str], ...] = (

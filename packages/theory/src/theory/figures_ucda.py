@@ -1,4 +1,4 @@
-"""Figures of Theorem 4.2: what the proof's model gives, beside the conditional law it approximates."""
+"""Figures of Theorem 4.2: outputs of the proof's model and the conditional law that it approximates."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from theory.laws import Bimodal, Circle, HeteroscedasticGaussian, Law, SmoothLaw
 from theory.simulation import Outcome, run
 from theory.theorem42 import grid
 
-TRUE, MODEL, ACCENT = "#0072B2", "#D55E00", "#000000"  # Okabe and Ito: told apart by colour-blind readers too
+TRUE, MODEL, ACCENT = "#0072B2", "#D55E00", "#000000"  # Okabe and Ito: distinguishable for colour-blind readers
 EPSILON, SAMPLES = 0.1, 1500
 CASE = Case.CONTINUED
 
 
 def draw(folder: Path, seed: int = 0) -> list[Path]:
-    """Draw one figure for each law into a folder, and give their paths back."""
+    """Draw one figure per law into a directory, and return their paths."""
     folder.mkdir(parents=True, exist_ok=True)
     return [
         _on_the_line(HeteroscedasticGaussian(), folder / "ucda-gaussian.png", seed),
@@ -34,7 +34,7 @@ def _sampled(law: SmoothLaw, x: Tensor, seed: int) -> Outcome:
 
 
 def _drawn(law: Law, x: float, n: int = 20_000) -> Tensor:
-    """n samples of the law at x, without its generator: (n, d_y)."""
+    """n samples of the law at x, not drawn by its generator: (n, d_y)."""
     return law.sample(torch.full((n, 1), x, dtype=torch.float64), torch.Generator().manual_seed(1))
 
 
@@ -74,7 +74,7 @@ def _quantiles(axes: Axes, law: SmoothLaw, x: Tensor, result: Outcome) -> None:
 
 
 def _densities(axes: Axes, law: SmoothLaw, x: Tensor, result: Outcome) -> None:
-    """Three inputs, one above the other."""
+    """Histograms and densities at three inputs, one above the other."""
     ends = (float(result.y.min()), float(result.y.max()))
     y = torch.linspace(*ends, 400, dtype=torch.float64)
     step = float(y[1] - y[0])
@@ -139,7 +139,7 @@ def _on_the_plane(law: SmoothLaw, file: Path, seed: int) -> Path:
 
 
 def _angles(axes: Axes, law: Law, x: Tensor, result: Outcome) -> None:
-    """Distribution function of the angle at x = 0; at the other inputs it is the same but for the error."""
+    """Distribution function of the angle at x = 0; at other inputs it differs only by the error."""
     turns = law.uniforms(x[1].expand(SAMPLES, 1), result.y[:, 1])[:, 0].sort().values
     axes.plot([0, 1], [0, 1], color=TRUE, linewidth=2, label="true law: uniform")
     axes.plot(turns.numpy(), torch.linspace(0, 1, SAMPLES).numpy(), "--", color=MODEL, linewidth=1.6, label="model")
@@ -148,5 +148,5 @@ def _angles(axes: Axes, law: Law, x: Tensor, result: Outcome) -> None:
 
 
 def _legend(axes: Axes, columns: int) -> None:
-    """Below the axes, where nothing is drawn."""
+    """A legend below the axes."""
     axes.legend(loc="upper center", bbox_to_anchor=(0.5, -0.16), ncols=columns, fontsize=9, frameon=False)

@@ -1,7 +1,7 @@
-"""Least squares for shallow networks: Levenberg-Marquardt, with weights that move towards the largest errors.
+"""Least squares for shallow networks: Levenberg-Marquardt, with sample weights that grow where the errors are largest.
 
 minimise  sum_i omega_i |F(z_i) - y_i|^2 + ridge^2 |gamma|^2;  then  omega_i <- omega_i (|F(z_i) - y_i| / mean + 0.05),
-which brings the largest error down (Lawson's algorithm), and again.
+which reduces the largest error (Lawson's algorithm); repeat.
 """
 
 from __future__ import annotations
@@ -11,12 +11,12 @@ from torch import Tensor
 
 from theory.networks import Family, Shallow
 
-RIDGE = 1e-3  # keeps the parameters, and with them the curvature of F, small
-ROUNDS = (60, 15, 15, 15)  # steps of Levenberg-Marquardt, with equal weights first
+RIDGE = 1e-3  # keeps the parameters small, and with them the curvature of F
+ROUNDS = (60, 15, 15, 15)  # Levenberg-Marquardt steps per round; the first round has equal weights
 
 
 def fit(family: Family, z: Tensor, y: Tensor, units: int, generator: torch.Generator) -> Shallow:
-    """A network of ``units`` hidden units with F(z_i) near y_i, z (n, d_in), y (n, d_out)."""
+    """A network of `units` hidden units with F(z_i) close to y_i, z (n, d_in), y (n, d_out)."""
     net = _start(family, z, y, units, generator)
     weights = torch.ones(len(z)).to(z)
     for steps in ROUNDS:
@@ -28,7 +28,7 @@ def fit(family: Family, z: Tensor, y: Tensor, units: int, generator: torch.Gener
 
 
 def _start(family: Family, z: Tensor, y: Tensor, units: int, generator: torch.Generator) -> Shallow:
-    """Random units whose kinks lie in the box of the data; the outer layer by least squares."""
+    """Random units with kinks inside the bounding box of the data; the outer layer by least squares."""
     d_in = z.shape[1]
     A = 1.5 * torch.randn(units, d_in, generator=generator, dtype=z.dtype)
     low, high = z.amin(0), z.amax(0)
@@ -65,7 +65,7 @@ def _cost(net: Shallow, z: Tensor, y: Tensor, weights: Tensor) -> float:
 
 
 def _jacobian(net: Shallow, z: Tensor) -> Tensor:
-    """dF / d(A, b, V, c), (n, d_out, parameters), in the order of _pack."""
+    """dF / d(A, b, V, c), (n, d_out, parameters), in the order of `_pack`."""
     n, d_out = len(z), len(net.c)
     back = net.feature_slopes(z)[:, None] * net.V  # (n, d_out, units): dF / db
     eye = torch.eye(d_out).to(z)

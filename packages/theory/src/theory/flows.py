@@ -1,37 +1,38 @@
-"""Flows are homeomorphisms, the step of Theorem 4.1's proof that rules z out.
+"""Flows are homeomorphisms: the step of Theorem 4.1's proof that rules out z.
 
 Along a continuous weight path dh = f_h(t, h; w_t) dt is an ordinary differential equation with a field Lipschitz in h.
-Its flow psi has an inverse, the flow of -f_h backwards in time; it keeps order on the line (d = 1), the sign of
-det D psi, and how often a curve winds around a point of the plane. All of that holds already for Euler's network of n
-steps while dt * Lip < 1:
+Its flow psi has an inverse, the flow of -f_h backwards in time. It preserves order on the line (d = 1), orientation
+(det D psi > 0), and the winding number of a curve around a point of the plane. All of this also holds for the Euler
+network of n steps if dt * Lip < 1:
 
     h = h1 - dt f_h(t, h; w) is the fixed point of a contraction,   prod (1 - dt Lip) <= |psi x - psi y| / |x - y|.
 
-Coarser steps are no homeomorphisms, which the paper passes over: `theory.fields.fold` is a counter-example.
+Coarser steps need not be homeomorphisms, which the paper does not mention: `theory.fields.fold` is a counterexample.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor
 
-from sdeweights import Brownian, Cut, WeightPath, WeightProcess, flow
+from sdeweights import Brownian, Cut, WeightPath, flow
 from sdeweights.functional import HiddenDrift
 from sdeweights.testing import observed_order, seeded
-from theory.annulus import Annulus, directions
+from theory.annulus import Annulus
 from theory.certificate import Certificate
-from theory.fields import FOLD_LIPSCHITZ, fold, step_condition
-from theory.models import CUTS, Model, random_model
+from theory.equations import SOLVERS, affine_process, sample
+from theory.fields import FOLD_LIPSCHITZ, step_condition
+from theory.maps import Map, euler_fold, jacobians, winding_of_image
+from theory.models import CUTS, Model, random_bottleneck_model, random_model
 
 CLAIM = "Flows"
-Map = Callable[[Tensor], Tensor]  # (n, d) -> (n, d)
 
 
 def reversed_path(path: WeightPath) -> WeightPath:
-    """The same weights run through backwards; left and right limits at a reset change places."""
+    """The same weights backwards in time; left and right limits at a reset are swapped."""
     w = path.w.flip(1)
     reset, after = None, None
     if path.reset is not None and path.after_reset is not None:
@@ -43,12 +44,12 @@ def reversed_path(path: WeightPath) -> WeightPath:
 
 
 def reverse_flow(f_h: HiddenDrift, h1: Tensor, path: WeightPath, method: str) -> Tensor:
-    """Where the states h1 at t = 1 came from, by the flow of -f_h backwards in time: (samples, n, d)."""
+    """The states at t = 0 that lead to h1 at t = 1, by the flow of -f_h backwards in time: (samples, n, d)."""
     return flow(lambda s, h, w: -f_h(1 - s, h, w), h1, reversed_path(path), method, per_sample=True)
 
 
 def banach_inverse(f_h: HiddenDrift, h1: Tensor, path: WeightPath, iterations: int = 200) -> Tensor:
-    """The exact inverse of Euler's network along one weight path, h1 of shape (n, d).
+    """The exact inverse of the Euler network along one weight path, h1 of shape (n, d).
 
     Step by step, from the last to the first, h is the limit of h <- h1 - dt f_h(t, h; w), which contracts by dt * Lip.
     """
@@ -57,61 +58,21 @@ def banach_inverse(f_h: HiddenDrift, h1: Tensor, path: WeightPath, iterations: i
         h = h1
         for _ in range(iterations):
             h, before = h1 - dt * f_h(t, h, w), h
-            if bool((h - before).abs().max() <= 1e-14 * (1 + h.abs().max())):  # rounding goes on for ever
+            # because of rounding, the iterates never stop changing
+            if bool((h - before).abs().max() <= 1e-14 * (1 + h.abs().max())):
                 break
         h1 = h
     return h1
 
 
 def expansion_bounds(rates: Sequence[float]) -> tuple[float, float]:
-    """prod (1 - rate) and prod (1 + rate), rate = dt * Lip: how much closer and farther Euler's steps may move points.
+    """prod (1 - rate) and prod (1 + rate), rate = dt * Lip: bounds on the ratio of distances after and before.
 
     Example:
         >>> expansion_bounds([0.5, 0.5])
         (0.25, 2.25)
     """
     return math.prod(1 - rate for rate in rates), math.prod(1 + rate for rate in rates)
-
-
-def jacobians(psi: Map, x: Tensor) -> Tensor:
-    """D psi at the points x, (n, d): (n, d, d). Points do not see each other, so their sum has the gradient of each."""
-    with torch.enable_grad():
-        start = x.detach().requires_grad_()
-        rows = [torch.autograd.grad(y.sum(), start, retain_graph=True)[0] for y in psi(start).unbind(-1)]
-    return torch.stack(rows, 1)
-
-
-def winding_number(curve: Tensor, point: Tensor) -> int:
-    """How often a closed polygon, (n, 2), winds around a point, (2,); a ``ValueError`` where it is too coarse."""
-    spokes = torch.view_as_complex((curve - point).contiguous())
-    turns = torch.angle(spokes.roll(-1) / spokes)
-    if not bool((turns.abs() < math.pi / 2).all()):
-        raise ValueError(f"expected turns below 90 degrees, got {math.degrees(float(turns.abs().max())):.0f}; refine")
-    return round(float(turns.sum()) / (2 * math.pi))
-
-
-def winding_of_image(psi: Map, radius: float, start: int = 256, largest: int = 2**16) -> int:
-    """How often the image of the circle |x| = radius winds around that of 0; the circle is refined until it tells."""
-    n = start
-    while True:
-        circle = radius * directions(2, n, seeded())
-        try:
-            return winding_number(psi(circle), psi(torch.zeros(1, 2, dtype=torch.float64))[0])
-        except ValueError:
-            if n >= largest:
-                raise
-            n *= 4
-
-
-def euler_fold(n: int) -> Map:
-    """Euler with n steps on the field `fold`: no homeomorphism while 2 / n >= 1."""
-
-    def psi(x: Tensor) -> Tensor:
-        for _ in range(n):
-            x = x + fold(x.new_zeros(()), x, x) / n
-        return x
-
-    return psi
 
 
 def roughness(path: WeightPath, lags: tuple[int, ...] = (1, 4, 16, 64)) -> float:
@@ -121,19 +82,23 @@ def roughness(path: WeightPath, lags: tuple[int, ...] = (1, 4, 16, 64)) -> float
     return observed_order([lag * dt for lag in lags], means)
 
 
-def certify(seed: int = 0) -> list[Certificate]:
-    """Random models of every cut, then the counter-example."""
-    return [_continuous_weights(seed), *_on_the_line(seed), *_in_the_plane(seed), *_coarse_steps()]
+def certify(seed: int = 0, solvers: Sequence[str] = SOLVERS) -> list[Certificate]:
+    """Random models of every cut, with weights of every solver; then the counterexample."""
+    return [
+        *[_continuous_weights(seed, solver) for solver in solvers],
+        *[certificate for solver in solvers for certificate in _on_the_line(seed, solver)],
+        *[certificate for solver in solvers for certificate in _in_the_plane(seed, solver)],
+        *_coarse_steps(),
+    ]
 
 
-def _continuous_weights(seed: int) -> Certificate:
-    process = WeightProcess(torch.zeros(1, dtype=torch.float64), lambda t, w: -w, Brownian(), Cut.full())  # noqa: ARG005
-    with torch.no_grad():
-        path = process.sample(4096, 50, generator=seeded(seed))
+def _continuous_weights(seed: int, solver: str) -> Certificate:
+    """dw = -w dt + dB."""
+    process = affine_process(Cut.full(), Brownian(), torch.zeros(1, dtype=torch.float64), matrix=-1.0)
     return Certificate(
         CLAIM,
-        "Hoelder exponent of sampled weights (no jumps)",
-        roughness(path),
+        f"Hoelder exponent of sampled weights (no jumps), {solver}",
+        roughness(sample(process, 4096, 50, solver, seed)),
         "==",
         0.5,
         0.02,
@@ -141,38 +106,32 @@ def _continuous_weights(seed: int) -> Certificate:
     )
 
 
-def _models(d: int, seed: int) -> list[tuple[Model, WeightPath]]:
-    """Two models for every cut, each with one weight path."""
-    drawn = [random_model(d, seed + k) for k in range(2 * len(CUTS))]
-    return [(model, model.paths(1, seeded(seed + k))) for k, model in enumerate(drawn)]
+def _models(d: int, seed: int, solver: str) -> list[tuple[Model, WeightPath]]:
+    """One model for every cut, each with one weight path; the plain solver gets state-dependent noise."""
+    general = solver == "euler"
+    seeds = range(seed, seed + len(CUTS))
+    drawn = [random_model(d, s) if general else random_bottleneck_model(d, s, solver) for s in seeds]
+    return [(model, model.paths(1, seeded(s))) for model, s in zip(drawn, seeds, strict=True)]
 
 
-def _on_the_line(seed: int) -> list[Certificate]:
+def _on_the_line(seed: int, solver: str) -> list[Certificate]:
     x = torch.linspace(-3, 3, 2001, dtype=torch.float64).unsqueeze(-1)
-    models = _models(1, seed)
+    models = _models(1, seed, solver)
     slopes = [model.images(x, path)[0].diff(dim=0) / x.diff(dim=0) for model, path in models]
+    worst = max(step_condition(model.f_h, path) for model, path in models)
+    smallest = min(float(s.min()) for s in slopes)
     return [
+        Certificate(CLAIM, f"largest dt * Lip, models of {len(CUTS)} cuts, {solver}", worst, "<=", 0.999),
         Certificate(
-            CLAIM,
-            f"largest dt * Lip, {len(models)} models of {len(CUTS)} cuts",
-            max(step_condition(model.f_h, path) for model, path in models),
-            "<=",
-            0.999,
-        ),
-        Certificate(
-            CLAIM,
-            "d = 1: smallest slope between 2001 points (order is kept)",
-            min(float(s.min()) for s in slopes),
-            ">=",
-            1e-6,
+            CLAIM, f"d = 1: smallest slope between 2001 points (order is kept), {solver}", smallest, ">=", 1e-6
         ),
     ]
 
 
-def _in_the_plane(seed: int) -> list[Certificate]:
+def _in_the_plane(seed: int, solver: str) -> list[Certificate]:
     x = Annulus().sample(2, 40, seeded(seed)).x
     back, inverse, determinants, liouville, windings = [], [], [], [], []
-    for model, path in _models(2, seed):
+    for model, path in _models(2, seed, solver):
         psi: Map = lambda x, model=model, path=path: flow(model.f_h, x, path)[0]  # type: ignore[misc]  # noqa: E731
         with torch.no_grad():
             fine = flow(model.f_h, x, path, "rk4")
@@ -181,22 +140,21 @@ def _in_the_plane(seed: int) -> list[Certificate]:
             windings.append(winding_of_image(psi, 2.0))
             determinants.append(float(torch.linalg.det(jacobians(psi, x)).min()))
             liouville.append(liouville_gap(model, path, x[::10]))
+    order_4, quadrature = "dt^4 with dt * Lip <= 1/4", "trapezoidal rule and Runge-Kutta"
     return [
+        Certificate(CLAIM, f"|reverse flow(flow(x)) - x|, Runge-Kutta, {solver}", max(back), "<=", 0, 1e-4, order_4),
         Certificate(
-            CLAIM, "|reverse flow(flow(x)) - x|, Runge-Kutta", max(back), "<=", 0, 1e-4, "dt^4 with dt * Lip <= 1/4"
+            CLAIM, f"|inverse(Euler(x)) - x|, by contraction, {solver}", max(inverse), "<=", 0, 1e-10, "rounding"
         ),
-        Certificate(CLAIM, "|inverse(Euler(x)) - x|, by contraction", max(inverse), "<=", 0, 1e-10, "rounding"),
-        Certificate(CLAIM, "d = 2: smallest det D psi (orientation is kept)", min(determinants), ">=", 1e-6),
-        Certificate(
-            CLAIM, "|ln det D psi - int div f_h dt|", max(liouville), "<=", 0, 1e-3, "trapezoidal rule and Runge-Kutta"
-        ),
-        Certificate(CLAIM, "winding number of a circle's image, smallest", min(windings), "==", 1),
-        Certificate(CLAIM, "winding number of a circle's image, largest", max(windings), "==", 1),
+        Certificate(CLAIM, f"d = 2: smallest det D psi (orientation is kept), {solver}", min(determinants), ">=", 1e-6),
+        Certificate(CLAIM, f"|ln det D psi - int div f_h dt|, {solver}", max(liouville), "<=", 0, 1e-3, quadrature),
+        Certificate(CLAIM, f"winding number of a circle's image, smallest, {solver}", min(windings), "==", 1),
+        Certificate(CLAIM, f"winding number of a circle's image, largest, {solver}", max(windings), "==", 1),
     ]
 
 
 def liouville_gap(model: Model, path: WeightPath, x: Tensor) -> float:
-    """|ln det D psi - int div f_h dt| at its worst, psi by Runge-Kutta. Liouville's formula: so det is positive."""
+    """The largest |ln det D psi - int div f_h dt|, psi by Runge-Kutta; 0 by Liouville's formula, so det is positive."""
 
     def with_divergence(t: Tensor, h: Tensor, w: Tensor) -> Tensor:
         state = h[:, :-1]

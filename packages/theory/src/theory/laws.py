@@ -1,7 +1,7 @@
 """Conditional laws with a continuous generator function, Section 4.2:  f~(x, eta) ~ Y | X = x  for eta ~ N(0, I_m).
 
-X is [-1, 1], so d_x = 1. A law knows its generator f~, a sampler that does not use f~, the transform of its samples to
-uniforms, and, for bounds between the points of a grid, the derivatives of f~ and a bound of its curvature.
+X is [-1, 1], so d_x = 1. A law has a generator f~, a sampler that does not use f~, the transform of its samples to
+uniforms and, for bounds between the points of a grid, the derivatives of f~ and a bound on its curvature.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ class Law(ABC):
     """A conditional law on R^{d_y} and its generator on X x R^m.
 
     Attributes:
-        name: what people call it.
-        m: size of the noise eta.
-        d_y: size of y.
+        name: name in tables and figures.
+        m: dimension of the noise eta.
+        d_y: dimension of y.
     """
 
     name: str
@@ -43,7 +43,7 @@ class Law(ABC):
 
 
 class SmoothLaw(Law):
-    """A law whose generator depends on eta_1 at most, with what it takes to bound f~ between the points of a grid."""
+    """A law whose generator depends on x and eta_1 only, with derivatives that bound f~ between grid points."""
 
     @abstractmethod
     def slopes(self, x: Tensor, eta: Tensor) -> Tensor:
@@ -61,7 +61,7 @@ def Phi(z: Tensor) -> Tensor:
 
 
 def normals(x: Tensor, generator: torch.Generator) -> Tensor:
-    """Independent N(0, 1) of the shape of x."""
+    """Independent N(0, 1) numbers of the shape of x."""
     return torch.randn(x.shape, generator=generator, dtype=x.dtype)
 
 
@@ -89,7 +89,7 @@ class Deterministic(SmoothLaw):
         slope = 0.8 * math.pi * torch.cos(math.pi * x)
         return torch.stack([slope, 0 * eta], -1)
 
-    def curvature(self, reach: float) -> float:  # noqa: ARG002 - the same at every eta
+    def curvature(self, reach: float) -> float:  # noqa: ARG002 - independent of eta
         return 0.8 * math.pi**2
 
 
@@ -123,10 +123,10 @@ class HeteroscedasticGaussian(SmoothLaw):
 
 @final
 class Bimodal(SmoothLaw):
-    """Half N(-a, s^2), half N(a, s^2) with s = 0.3 and a(x) = 0.6 + 0.1 x: two modes wherever a > s.
+    """Half N(-a, s^2), half N(a, s^2) with s = 0.3 and a(x) = 0.6 + 0.1 x: two modes, since a > s.
 
     Its generator is the inverse-CDF construction, y = F_x^{-1}(Phi(eta)), solved by bisection. It is odd in eta, and
-    for eta >= 0 it lies between 0 and a + s eta, since the right mode alone has less mass to the left of any point.
+    for eta >= 0 it lies between 0 and a + s eta, since the right mode alone has less mass to the left of every point.
     """
 
     name = "bimodal"
@@ -141,7 +141,7 @@ class Bimodal(SmoothLaw):
         a, s = self.centre(x), self.s
         tail = Phi(-eta.abs())
         low, high = torch.zeros_like(a + eta), a + s * eta.abs()
-        for _ in range(56):  # the bracket is shorter than 4, so that y is exact to 4 / 2^56 < 1e-16
+        for _ in range(56):  # the bracket is shorter than 4, so y is exact to 4 / 2^56 < 1e-16
             y = (low + high) / 2
             beyond = (Phi((a - y) / s) + Phi((-a - y) / s)) / 2  # mass above y
             low, high = torch.where(beyond > tail, y, low), torch.where(beyond > tail, high, y)
@@ -179,8 +179,8 @@ class Bimodal(SmoothLaw):
 class Circle(SmoothLaw):
     """Uniform on the circle of radius 1 + 0.3 x in R^2: a law on a curve, without a density.
 
-    f~ = radius (cos, sin)(2 pi Phi(eta_1)); the usual eta / |eta| has no continuous value at eta = 0. The second
-    noise is there because Theorem 4.2 asks for m >= d_y; nothing depends on it.
+    f~ = radius (cos, sin)(2 pi Phi(eta_1)); the usual eta / |eta| is not continuous at eta = 0. The second noise is
+    there because Theorem 4.2 asks for m >= d_y; nothing depends on it.
     """
 
     name = "circle"
@@ -219,7 +219,7 @@ class Circle(SmoothLaw):
 
 @final
 class Banana(Law):
-    """y_1 ~ N(0, 1),  y_2 | y_1 ~ N(x y_1^2, 0.3^2): a law on the plane whose coordinates depend on each other."""
+    """y_1 ~ N(0, 1),  y_2 | y_1 ~ N(x y_1^2, 0.3^2): a law on the plane with dependent coordinates."""
 
     name = "banana"
     m = 2
@@ -239,7 +239,7 @@ class Banana(Law):
 
 
 LAWS: tuple[Law, ...] = (Deterministic(), HeteroscedasticGaussian(), Bimodal(), Circle(), Banana())
-APPROXIMATED: tuple[SmoothLaw, ...] = (HeteroscedasticGaussian(), Bimodal(), Circle())  # those of Theorem 4.2
+APPROXIMATED: tuple[SmoothLaw, ...] = (HeteroscedasticGaussian(), Bimodal(), Circle())  # used in Theorem 4.2
 
 
 def inputs(n: int, generator: torch.Generator) -> Tensor:

@@ -1,4 +1,4 @@
-"""Random models of Theorem 4.1: d_h = d_x, a(x) = x, and f_h, f_q, g_p as its statement allows."""
+"""Random models of Theorem 4.1: d_h = d_x, a(x) = x, and f_h, f_q, g_p within its assumptions."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from sdeweights import Cut, Functional, Prior, WeightPath, WeightProcess, flow
+from sdeweights import Cut, Functional, OrnsteinUhlenbeck, Prior, WeightPath, WeightProcess, flow
 from sdeweights.testing import drift_for, seeded
+from theory.equations import random_process
 from theory.fields import LipschitzNet, step_condition
 
 CUTS = (
@@ -23,16 +24,17 @@ CUTS = (
 
 
 class Model(NamedTuple):
-    """A hidden drift and the process of its weights."""
+    """A hidden drift, the process of its weights, and the solver of that process."""
 
     f_h: Functional
     process: WeightProcess
+    solver: str = "euler"
 
     def paths(self, samples: int, generator: torch.Generator, steps: int = 32) -> WeightPath:
-        """Weight paths, refused where an Euler step along them need not be a homeomorphism."""
+        """Weight paths; raises ValueError if an Euler step of f_h along them may not be a homeomorphism."""
         with torch.no_grad():
-            path = self.process.sample(steps, samples, generator=generator)
-            # a learned reset that covers every weight is a view of its parameter, which asks for gradients even here
+            path = self.process.sample(steps, samples, generator=generator, solver=self.solver, ode_solver=self.solver)
+            # a learned reset that covers every weight is a view of its parameter, which requires gradients even here
             path = replace(path, after_reset=None if path.after_reset is None else path.after_reset.detach())
         worst = step_condition(self.f_h, path)
         if worst >= 1:
@@ -57,9 +59,22 @@ def diffusion(sigma: float) -> Prior:
 def random_model(
     d: int, seed: int, *, cut: Cut | None = None, cap: float = 12.0, width: int = 8, sigma: float = 0.5
 ) -> Model:
-    """A model drawn by ``seed``: cut (unless given), w0 and f_q; the Lipschitz constant of f_h is at most ``cap``."""
-    net = LipschitzNet(d, width, cap)
-    f_h = Functional(net)
+    """A model with random w0 and f_q, a random cut unless one is given, and state-dependent noise.
+
+    The Lipschitz constant of f_h is at most `cap`.
+    """
+    f_h, w0 = _hidden_drift(d, seed, cap, width)
     chosen = CUTS[seed % len(CUTS)] if cut is None else cut
-    w0 = torch.randn(f_h.d, generator=seeded(seed), dtype=torch.float64)
     return Model(f_h, WeightProcess(w0, drift_for(chosen, f_h.d, seed), diffusion(sigma), chosen))
+
+
+def random_bottleneck_model(d: int, seed: int, solver: str, *, cap: float = 12.0, width: int = 8) -> Model:
+    """The same with the drift and the constant noise that every Euler solver takes."""
+    f_h, w0 = _hidden_drift(d, seed, cap, width)
+    prior = OrnsteinUhlenbeck(sigma=0.5)
+    return Model(f_h, random_process(CUTS[seed % len(CUTS)], prior, w0, seed), solver)
+
+
+def _hidden_drift(d: int, seed: int, cap: float, width: int) -> tuple[Functional, Tensor]:
+    f_h = Functional(LipschitzNet(d, width, cap))
+    return f_h, torch.randn(f_h.d, generator=seeded(seed), dtype=torch.float64)

@@ -3,8 +3,8 @@
     wide   F(z) = V tanh(A z + b) + c,  one hidden layer                                (Leshno et al., 1993)
     deep   ReLU layers of d_in + d_out + 1 neurons each, one layer for every unit of V relu(A z + b) + c
 
-The deep network carries z and the sum so far, both shifted to be positive where relu is the identity, and computes one
-more unit in every layer; on |z_i| <= reach it is the shallow network, unit for unit.
+The deep network carries z and the partial sum, both shifted to be positive so that relu leaves them unchanged, and adds
+one unit in every layer. On |z_i| <= reach it equals the shallow network.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from torch import Tensor, nn
 
 
 class Family(StrEnum):
-    """Which of the two universal families."""
+    """The two universal families."""
 
     WIDE = "wide tanh"
     DEEP = "deep ReLU"
@@ -56,10 +56,10 @@ class Shallow:
         return torch.einsum("...h,oh,hi->...oi", self.feature_slopes(z), self.V, self.A)
 
     def remainder(self, z: Tensor, radius: float) -> Tensor:
-        """How far F may leave its tangent at z within ``radius``, (...,).
+        """Bound on the deviation of F from its tangent at z within `radius`, (...,).
 
-        tanh: |tanh''| <= 4 / (3 sqrt 3), so that 1/2 radius^2 sum |V_j| |A_j|^2 times that. relu: a unit is its own
-        tangent unless its kink lies within the radius, and then off by at most |V_j| |A_j| radius.
+        tanh: 1/2 radius^2 sum |V_j| |A_j|^2 times |tanh''| <= 4 / (3 sqrt 3). relu: a unit equals its tangent unless
+        its kink lies within the radius, and then deviates by at most |V_j| |A_j| radius.
         """
         V, A = self.V.norm(dim=0), self.A.norm(dim=1)
         if self.family is Family.WIDE:
@@ -69,7 +69,7 @@ class Shallow:
         return torch.mv(near.flatten(0, -2), V * A).view(z.shape[:-1]) * radius
 
     def ignoring(self, extra: int) -> Shallow:
-        """The same function of z, with ``extra`` more inputs that it does not look at."""
+        """The same function of z, with `extra` more inputs that it ignores."""
         return replace(self, A=torch.cat([self.A, self.A.new_zeros(len(self.A), extra)], 1))
 
     def absorbing(self, V: Tensor, u: Tensor) -> Shallow:
@@ -78,7 +78,7 @@ class Shallow:
         return replace(self, A=A, b=self.b - A @ u)
 
     def module(self, reach: float) -> nn.Sequential:
-        """The network of its family as layers of torch; a deep one computes F on |z_i| <= reach."""
+        """The network as torch layers; a deep one computes F on |z_i| <= reach."""
         return _wide(self) if self.family is Family.WIDE else _deep(self, reach)
 
 
@@ -95,11 +95,11 @@ def _wide(F: Shallow) -> nn.Sequential:
 
 
 def _deep(F: Shallow, reach: float) -> nn.Sequential:
-    """Layer j holds [z + reach, sum of the units before j + shift, unit j]."""
+    """Layer j holds [z + reach, sum of the units before j plus shift, unit j]."""
     units, d_in = F.A.shape
     d_out = len(F.c)
-    largest = F.A.abs().sum(1) * reach + F.b.abs()  # of each unit on the box
-    shift = F.V.abs() @ largest  # of each output: no partial sum is below -shift
+    largest = F.A.abs().sum(1) * reach + F.b.abs()  # bound of each unit on the box
+    shift = F.V.abs() @ largest  # per output: no partial sum is below -shift
     eye_in, eye_out = torch.eye(d_in).to(F.A), torch.eye(d_out).to(F.A)
     zero_in, zero_out = F.A.new_zeros(d_in), F.A.new_zeros(d_out)
 
@@ -118,10 +118,10 @@ def _deep(F: Shallow, reach: float) -> nn.Sequential:
 
 
 def sensitivity(net: nn.Sequential, reach: float, rho: float) -> float:
-    """Bound of |F_{gamma'}(z) - F_gamma(z)| for |gamma' - gamma| <= rho and |z| <= reach, gamma all parameters.
+    """Bound on |F_{gamma'}(z) - F_gamma(z)| for |gamma' - gamma| <= rho and |z| <= reach; gamma is all parameters.
 
-    Layer by layer, activations being 1-Lipschitz with act(0) = 0:
-    gap <- (|W| + rho) gap + rho |[a, 1]|,  |a| <- |W| |a| + |b|, or sqrt(neurons) after a tanh where that is less.
+    Layer by layer, since activations are 1-Lipschitz with act(0) = 0:
+    gap <- (|W| + rho) gap + rho |[a, 1]|,  |a| <- |W| |a| + |b|, or sqrt(neurons) after a tanh if that is less.
     """
     gap, size = 0.0, reach
     for layer, after in itertools.zip_longest(net, list(net)[1:]):
@@ -136,11 +136,11 @@ def sensitivity(net: nn.Sequential, reach: float, rho: float) -> float:
 
 
 def largest_radius(net: nn.Sequential, reach: float, allowed: float) -> float:
-    """The delta of the proof: a rho as large as possible with sensitivity(net, reach, rho) <= allowed, by bisection."""
+    """The delta of the proof: the largest rho with sensitivity(net, reach, rho) <= allowed, by bisection."""
     low, high = -120.0, 10.0  # of log rho
     for _ in range(60):
         middle = (low + high) / 2
         low, high = (middle, high) if sensitivity(net, reach, math.exp(middle)) <= allowed else (low, middle)
     if sensitivity(net, reach, math.exp(low)) > allowed:
-        raise ValueError(f"expected a network that is continuous in its parameters, got no radius for {allowed:g}")
+        raise ValueError(f"expected a change of at most {allowed:g} for some radius, got more for every radius")
     return math.exp(low)

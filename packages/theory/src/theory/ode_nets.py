@@ -1,11 +1,11 @@
-"""Lemmas 3 and 4 (Zhang et al., 2020): what ordinary differential equations with extra dimensions can do by time 1.
+"""Lemmas 3 and 4 (Zhang et al., 2020): what ordinary differential equations with extra dimensions can realise.
 
-Lemma 3, a homeomorphism h of R^p in 2p dimensions, [x, 0] -> [h(x), 0], by three shears, each in its own share of time:
+Lemma 3, a homeomorphism h of R^p in 2p dimensions, [x, 0] -> [h(x), 0], by three shears, one after the other:
 
     [x, y] -> [x, y + h(x)] -> [x + y - h^{-1}(y), y] -> [x, y - x]
 
-What drives a shear does not move while it acts, so that Euler's method is exact. And h may reverse orientation, which
-no flow on R^p does. For linear h this is Whitehead's lemma: diag(A, A^{-1}) is a product of shears.
+The coordinates that drive a shear are constant while it acts, so Euler's method is exact. And h may reverse
+orientation, which no flow on R^p does. For linear h this is Whitehead's lemma: diag(A, A^{-1}) is a product of shears.
 
 Lemma 4, a network F: R^p -> R^r in p + r dimensions:  dz = [0, F(x)] dt  on z = [x, y], read by the cap [x, y] -> y.
 """
@@ -13,7 +13,6 @@ Lemma 4, a network F: R^p -> R^r in p + r dimensions:  dz = [0, F(x)] dt  on z =
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
@@ -22,9 +21,9 @@ from torch import Tensor
 from sdeweights import Brownian, Cut, WeightPath, WeightProcess, flow
 from sdeweights.functional import HiddenDrift
 from theory.certificate import Certificate
+from theory.maps import Map
 
 LEMMA_3, LEMMA_4 = "Lemma 3", "Lemma 4"
-Map = Callable[[Tensor], Tensor]
 
 
 @dataclass(frozen=True)
@@ -37,7 +36,7 @@ class Homeomorphism:
 
 
 def affine(A: Tensor, b: Tensor) -> Homeomorphism:
-    """h(x) = A x + b; orientation is reversed where det A < 0."""
+    """h(x) = A x + b; reverses orientation if det A < 0."""
     if A.shape != (len(b), len(b)) or float(torch.linalg.det(A)) == 0:
         raise ValueError(f"expected an invertible matrix of shape ({len(b)}, {len(b)}), got {tuple(A.shape)}")
     return Homeomorphism(len(b), lambda x: x @ A.T + b, lambda y: torch.linalg.solve(A, (y - b).unsqueeze(-1))[..., 0])
@@ -46,12 +45,12 @@ def affine(A: Tensor, b: Tensor) -> Homeomorphism:
 def hyperbolic(slope: float, shift: float) -> Homeomorphism:
     """h(x) = sinh(slope x) + shift on the line: increasing for slope > 0, decreasing for slope < 0."""
     if slope == 0:
-        raise ValueError("expected a slope other than 0, got 0: a constant map is no homeomorphism")
+        raise ValueError("expected a slope other than 0, got 0: a constant map is not a homeomorphism")
     return Homeomorphism(1, lambda x: torch.sinh(slope * x) + shift, lambda y: torch.asinh(y - shift) / slope)
 
 
 def cubic() -> Homeomorphism:
-    """h(x) = x^3: a homeomorphism that is no diffeomorphism, its inverse being steep at 0."""
+    """h(x) = x^3: a homeomorphism but not a diffeomorphism, since its inverse is not differentiable at 0."""
     return Homeomorphism(1, lambda x: x**3, lambda y: torch.sign(y) * y.abs() ** (1 / 3))
 
 
@@ -70,13 +69,13 @@ def shears(h: Homeomorphism) -> HiddenDrift:
 
 
 def half_turn(t: Tensor, z: Tensor, w: Tensor) -> Tensor:  # noqa: ARG001 - autonomous, without weights
-    """pi [-y, x]: turns every plane (x_i, y_i) by pi, so that [x, 0] -> [-x, 0], smoothly and by one linear field."""
+    """pi [-y, x]: one linear field that rotates every plane (x_i, y_i) by pi, so [x, 0] -> [-x, 0]."""
     x, y = z.chunk(2, -1)
     return math.pi * torch.cat([-y, x], -1)
 
 
 def capped(F: Map, p: int, start: float = 0.0) -> HiddenDrift:
-    """Lemma 4's field [0, F(x)] run from ``start`` to 1, and so 1 / (1 - start) times as fast; zero before.
+    """Lemma 4's field [0, F(x)] on [start, 1], with the factor 1 / (1 - start); zero before.
 
     The paper takes f_gamma itself on R_3 = [3/4, 1]; without the factor 4 the cap reads F / 4.
     """
@@ -92,14 +91,14 @@ def capped(F: Map, p: int, start: float = 0.0) -> HiddenDrift:
 
 
 def nowhere(steps: int) -> WeightPath:
-    """A path of one weight that stays at 0, for hidden fields that read none."""
+    """A path of one weight that stays at 0, for hidden fields that use no weights."""
     zero = torch.zeros(1, dtype=torch.float64)
     with torch.no_grad():
         return WeightProcess(zero, lambda t, w: 0 * w, Brownian(), Cut.none()).sample(steps)  # noqa: ARG005
 
 
 def carried(field: HiddenDrift, x: Tensor, extra: int, steps: int = 4, method: str = "euler") -> Tensor:
-    """[x, 0] followed to time 1: from (n, p) to (n, p + extra)."""
+    """The flow of [x, 0] at time 1: from (n, p) to (n, p + extra)."""
     with torch.no_grad():
         return flow(field, torch.cat([x, x.new_zeros(len(x), extra)], -1), nowhere(steps), method)[0]
 
@@ -111,13 +110,13 @@ def lemma3_error(h: Homeomorphism, x: Tensor, steps: int = 4, method: str = "eul
 
 
 def orientation_gap(field: HiddenDrift, steps: int = 64) -> float:
-    """sup over [-1, 1] of |psi_1(x) + x|: how far a flow on the line misses h(x) = -x. At least 1, as psi increases."""
+    """sup over [-1, 1] of |psi_1(x) + x|: distance of a flow to h(x) = -x. At least 1, since psi increases."""
     x = torch.linspace(-1, 1, 201, dtype=torch.float64)[:, None]
     return float((carried(field, x, 0, steps, "rk4") + x).abs().max())
 
 
 def certify(seed: int = 0) -> list[Certificate]:
-    """Affine maps of both orientations, maps of the line, the half turn; then networks by time 1 and from 3/4."""
+    """Affine maps of both orientations, maps of the line, the half turn; then networks on [0, 1] and on [3/4, 1]."""
     generator = torch.Generator().manual_seed(seed)
     return [*_affine(generator), *_line(), *_turn(generator), *_networks(generator)]
 
@@ -153,7 +152,7 @@ def _turn(generator: torch.Generator) -> list[Certificate]:
     x = torch.randn(100, 2, generator=generator, dtype=torch.float64)
     turned = carried(half_turn, x, 2, 64, "rk4")
     error = float((turned - torch.cat([-x, torch.zeros_like(x)], -1)).abs().max())
-    gap = orientation_gap(lambda t, h, w: -20 * h)  # noqa: ARG005 - pressed to 0, the best a flow on the line can do
+    gap = orientation_gap(lambda t, h, w: -20 * h)  # noqa: ARG005 - contracts to 0, the best that a flow on the line can do
     why = "Runge-Kutta with 64 steps: dt^4 pi^5 / 120 |x|"
     return [
         Certificate(LEMMA_3, "h(x) = -x by one linear field in 2p dimensions", error, "==", 0, 1e-6, why),

@@ -1,9 +1,9 @@
 """Lemma 2, noise outsourcing:  (X, Y) = (X, f~(X, eta)) almost surely, with eta ~ N(0, I_m) independent of X.
 
 The construction is the inverse CDF: eta = Phi^{-1}(F_X(Y)) is a function of (X, Y), and f~(x, eta) = F_x^{-1}(Phi(eta))
-takes it back; in more dimensions coordinate after coordinate (Rosenblatt). What is tested is the joint law:
-F_X(f~(X, eta)) is uniform in every stratum of X, and for laws on the plane the energy distance to samples drawn without
-f~ is no larger than luck allows.
+inverts it; in more dimensions, one coordinate after the other (Rosenblatt). The joint law is tested: F_X(f~(X, eta)) is
+uniform in every stratum of X, and for laws on the plane the energy distance to samples drawn without f~ is no larger
+than chance allows.
 """
 
 from __future__ import annotations
@@ -19,28 +19,28 @@ from torch import Tensor
 from theory import laws
 from theory.certificate import Certificate
 from theory.laws import Law
+from theory.statistics import FALSE_ALARM
 
 CLAIM = "Lemma 2"
-LUCK = 1e-4  # chance that a true statement is refused by a test of uniformity
-STRATA = 4  # of X
+STRATA = 4  # number of strata of X
 
 
 class Comparison(NamedTuple):
-    """A statistic and the value it exceeds by luck alone with a small probability."""
+    """A statistic, and the critical value that it exceeds by chance with a small probability."""
 
     statistic: float
     critical: float
 
     @property
     def passed(self) -> bool:
-        """Whether the statistic is no larger than luck allows."""
+        """Whether the statistic is at most the critical value."""
         return self.statistic <= self.critical
 
 
-def uniform_given(x: Tensor, u: Tensor, luck: float = LUCK) -> Comparison:
+def uniform_given(x: Tensor, u: Tensor, false_alarm: float = FALSE_ALARM) -> Comparison:
     """Largest Kolmogorov-Smirnov distance to U(0, 1) over columns of u (n, k) and strata of x (n, 1).
 
-    Uniform in each stratum is uniform and independent of x; the critical value is Bonferroni's over the tests.
+    Uniform in each stratum means uniform and independent of x; the critical value has a Bonferroni correction.
     """
     order = x[:, 0].argsort()
     parts = u[order].chunk(STRATA)
@@ -48,13 +48,13 @@ def uniform_given(x: Tensor, u: Tensor, luck: float = LUCK) -> Comparison:
         float(stats.kstest(part[:, k].numpy(), "uniform").statistic) for part in parts for k in range(u.shape[1])
     ]
     smallest = min(len(part) for part in parts)
-    return Comparison(max(distances), float(stats.kstwo.isf(luck / len(distances), smallest)))
+    return Comparison(max(distances), float(stats.kstwo.isf(false_alarm / len(distances), smallest)))
 
 
 def energy(a: Tensor, b: Tensor, permutations: int, generator: torch.Generator) -> Comparison:
     """Energy distance 2 E|a - b| - E|a - a'| - E|b - b'| of two samples, against relabelled samples.
 
-    The critical value is the largest of all relabellings: exceeded by luck with chance 1 / (permutations + 1).
+    The critical value is the largest of all relabellings, exceeded by chance with probability 1 / (permutations + 1).
     """
     both = torch.cat([a, b])
     distances = torch.cdist(both, both)
@@ -68,7 +68,7 @@ def energy(a: Tensor, b: Tensor, permutations: int, generator: torch.Generator) 
 
 
 def outsourced(law: Law, x: Tensor, y: Tensor) -> Tensor:
-    """eta = Phi^{-1}(F_x(y)), (n, d_y): the noise that a law without atoms used for y."""
+    """eta = Phi^{-1}(F_x(y)), (n, d_y): the noise that generates y, for a law without atoms."""
     eta: Tensor = torch.special.ndtri(law.uniforms(x, y))
     return eta
 
@@ -83,7 +83,7 @@ def generated(
 
 
 def joint_energy(law: Law, seed: int, generator: Callable[[Tensor, Tensor], Tensor] | None = None) -> Comparison:
-    """Energy distance of 500 pairs (X, f~(X, eta)) to 500 pairs (X, Y) that were drawn without f~."""
+    """Energy distance of 500 pairs (X, f~(X, eta)) to 500 pairs (X, Y) drawn without f~."""
     source = torch.Generator().manual_seed(seed + 1)
     x, y = generated(law, 500, seed, generator)
     other = laws.inputs(500, source)
@@ -91,7 +91,7 @@ def joint_energy(law: Law, seed: int, generator: Callable[[Tensor, Tensor], Tens
 
 
 def certify(seed: int = 0) -> list[Certificate]:
-    """Every law by its uniforms, on the plane by energy distance too; laws with a density also back to their noise."""
+    """Every law by its uniforms, on the plane also by energy distance; laws with a density also back to their noise."""
     noisy = [law for law in laws.LAWS if law.name != "deterministic"]
     return [
         _point_mass(seed),
@@ -122,7 +122,7 @@ def _energy(law: Law, seed: int) -> Certificate:
 
 
 def _back_to_noise(law: Law, seed: int) -> list[Certificate]:
-    """eta read off from (X, Y) is normal in every stratum of X, and gives Y back."""
+    """eta computed from (X, Y) is normal in every stratum of X, and f~ maps it back to Y."""
     source = torch.Generator().manual_seed(seed + 2)
     x = laws.inputs(20_000, source)
     y = law.sample(x, source)
@@ -137,6 +137,6 @@ def _back_to_noise(law: Law, seed: int) -> list[Certificate]:
 
 
 def angle_without_phi(x: Tensor, eta: Tensor) -> Tensor:
-    """A wrong generator of the circle: the angle is eta instead of 2 pi Phi(eta), so not uniform."""
+    """A wrong generator of the circle: the angle is eta instead of 2 pi Phi(eta), so it is not uniform."""
     angle = eta[..., :1].remainder(2 * math.pi)
     return laws.Circle.radius(x) * torch.cat([torch.cos(angle), torch.sin(angle)], -1)

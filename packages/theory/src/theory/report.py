@@ -1,4 +1,4 @@
-"""All claims in a table: what was measured, what the bound is, and whether it holds."""
+"""A table of all claims: measured number, bound and verdict."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ CLAIMS = {
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of one module of claims: its certificates, or the error that kept it from giving any."""
+    """The result of one module of claims: its certificates, or the error that it raised."""
 
     name: str
     certificates: tuple[Certificate, ...]
@@ -41,16 +41,16 @@ class Outcome:
 
     @property
     def holds(self) -> bool:
-        """Whether there are certificates, all of which hold."""
+        """Whether there is at least one certificate and all of them hold."""
         return not self.error and bool(self.certificates) and all(c.holds for c in self.certificates)
 
 
 def check(names: Iterable[str] = CLAIMS, seed: int = 0) -> list[Outcome]:
-    """Check claims by name, one after the other."""
+    """Check claims by name, in order."""
     names = list(names)
     unknown = [name for name in names if name not in CLAIMS]
     if unknown:
-        raise ValueError(f"expected claims out of {', '.join(CLAIMS)}, got {unknown[0]}")
+        raise ValueError(f"expected claims from {', '.join(CLAIMS)}, got {unknown[0]}")
     return [_outcome(name, import_module(CLAIMS[name]).certify, seed) for name in names]
 
 
@@ -58,18 +58,18 @@ def _outcome(name: str, certify: Certify, seed: int) -> Outcome:
     began = time.perf_counter()
     try:
         certificates, error = tuple(certify(seed)), ""
-    except Exception:  # whatever a broken integrator raises, the other claims are still worth a line
+    except Exception:  # a broken integrator may raise anything; the other claims are still checked
         certificates, error = (), traceback.format_exc()
     return Outcome(name, certificates, time.perf_counter() - began, error)
 
 
 def status(outcomes: Sequence[Outcome]) -> int:
-    """Exit status: 0 where every claim holds, 1 where one does not, or where none was checked."""
+    """Exit status: 0 if every claim holds, 1 if one does not or if no claim was checked."""
     return 0 if outcomes and all(outcome.holds for outcome in outcomes) else 1
 
 
 def table(outcomes: Sequence[Outcome], width: int = 120) -> str:
-    """The table as text, at most ``width`` wide where that leaves 30 columns for the statement."""
+    """The table as text, at most `width` columns wide if that leaves 30 columns for the statement."""
     names = [name for outcome in outcomes for name in (outcome.name, *(c.claim for c in outcome.certificates))]
     claim = max(map(len, names), default=5)
     room = max(max(width, 100) - claim - 58, 30)
@@ -81,7 +81,7 @@ def table(outcomes: Sequence[Outcome], width: int = 120) -> str:
             reason = outcome.error.strip().splitlines()[-1]
             lines.append(f"{outcome.name:<{claim}} {textwrap.shorten(reason, room + 42):<{room + 42}}  ERROR")
         elif not outcome.certificates:
-            lines.append(f"{outcome.name:<{claim}} {'gave no certificate':<{room + 42}}  FAILS")
+            lines.append(f"{outcome.name:<{claim}} {'returned no certificates':<{room + 42}}  FAILS")
     return "\n".join([*lines, "", summary(outcomes)])
 
 
@@ -94,18 +94,18 @@ def _row(c: Certificate, claim: int, room: int) -> list[str]:
 
 
 def summary(outcomes: Sequence[Outcome]) -> str:
-    """How many certificates hold, and how long each module took."""
+    """The number of certificates that hold, and the seconds per module."""
     certificates = [c for outcome in outcomes for c in outcome.certificates]
     holding = sum(c.holds for c in certificates)
     errors = sum(bool(outcome.error) for outcome in outcomes)
     times = ", ".join(f"{outcome.name} {outcome.seconds:.1f}" for outcome in outcomes)
     total = sum(outcome.seconds for outcome in outcomes)
-    trouble = f", {errors} modules ended in an error" if errors else ""
+    trouble = f", errors in {errors} of {len(outcomes)} modules" if errors else ""
     return f"{holding} of {len(certificates)} certificates hold{trouble}; {total:.1f} s ({times})"
 
 
 def as_json(outcomes: Sequence[Outcome], seed: int) -> str:
-    """The same as data, with what it was computed by; a number that is not finite is written as a string."""
+    """The same as JSON, with the seed and the versions; a number that is not finite is written as a string."""
     versions = {name: metadata.version(name) for name in ("theory", "sdeweights", "torch", "scipy")}
     return json.dumps(
         {

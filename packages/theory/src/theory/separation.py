@@ -1,4 +1,4 @@
-"""Whether a hyperplane separates two finite sets of points, by linear programming, with a certificate either way.
+"""Whether a hyperplane separates two finite sets of points, by linear programming, with a proof either way.
 
 For points y_i (images of the ball, z = -1) and y_j (images of the ring, z = +1) of R^d exactly one of these exists:
 
@@ -6,7 +6,8 @@ For points y_i (images of the ball, z = -1) and y_j (images of the ring, z = +1)
     a hyperplane                            a . y_i + c <= -1,   a . y_j + c >= 1
 
 The first proves sup |L - z| >= 1 for **every** affine L at once: with s the supremum over these points,
-s - 1 >= sum mu_i L(y_i) = sum lambda_j L(y_j) >= 1 - s. Both are checked by multiplication, not by trust in the solver.
+s - 1 >= sum mu_i L(y_i) = sum lambda_j L(y_j) >= 1 - s. Both are verified by multiplication,
+independently of the solver.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ import torch
 from scipy.optimize import linprog
 from torch import Tensor
 
-SOLVER = 1e-7  # HiGHS' default feasibility tolerance
+LP_TOLERANCE = 1e-7  # HiGHS' default feasibility tolerance
 
 
 class CommonPoint(NamedTuple):
@@ -28,7 +29,7 @@ class CommonPoint(NamedTuple):
     lam: Tensor
 
     def residual(self, ball: Tensor, ring: Tensor) -> float:
-        """|sum mu_i y_i - sum lambda_j y_j| over the size of the points; infinite where the weights are not convex."""
+        """|sum mu_i y_i - sum lambda_j y_j| over the size of the points; infinite if the weights are not convex."""
         for weights in (self.mu, self.lam):
             if bool((weights < 0).any()) or abs(float(weights.sum()) - 1) > 1e-12:
                 return float("inf")
@@ -46,12 +47,12 @@ class Hyperplane(NamedTuple):
         return y @ self.a + self.c
 
     def margin(self, ball: Tensor, ring: Tensor) -> float:
-        """min(-max over the ball, min over the ring): positive where it separates them."""
+        """min(-max over the ball, min over the ring): positive if the hyperplane separates them."""
         return min(-float(self(ball).max()), float(self(ring).min()))
 
 
 def common_point(ball: Tensor, ring: Tensor) -> CommonPoint | None:
-    """A common point of the convex hulls of (m, d) and (n, d) points, or None where the programme has no solution."""
+    """A common point of the convex hulls of (m, d) and (n, d) points, or None if the programme has no solution."""
     m, n, d = len(ball), len(ring), ball.shape[1]
     scaled_ball, scaled_ring = _scaled(ball, ring)
     equations = np.zeros((d + 2, m + n))
@@ -67,8 +68,8 @@ def common_point(ball: Tensor, ring: Tensor) -> CommonPoint | None:
 
 
 def _polished(equations: np.ndarray, right: np.ndarray, x: np.ndarray) -> np.ndarray:
-    """The solver's vertex, its few positive weights solved for again in full precision."""
-    support = np.flatnonzero(x > SOLVER)
+    """The solver's vertex, with its few positive weights solved for again in full precision."""
+    support = np.flatnonzero(x > LP_TOLERANCE)
     exact = np.linalg.lstsq(equations[:, support], right, rcond=None)[0]
     better = np.zeros_like(x)
     better[support] = exact
@@ -76,7 +77,7 @@ def _polished(equations: np.ndarray, right: np.ndarray, x: np.ndarray) -> np.nda
 
 
 def separating_hyperplane(ball: Tensor, ring: Tensor) -> Hyperplane | None:
-    """A hyperplane between (m, d) and (n, d) points, or None where there is none."""
+    """A hyperplane that separates (m, d) from (n, d) points, or None if no hyperplane does."""
     best = best_output(ball, ring)
     return best if best.margin(ball, ring) > 0 else None
 
@@ -106,12 +107,12 @@ def sup_error(L: Hyperplane, ball: Tensor, ring: Tensor) -> float:
 
 
 def best_sup(ball: Tensor, ring: Tensor) -> float:
-    """The smallest sup |L - z| that any affine L reaches on the points; 1 where the convex hulls meet."""
+    """The smallest sup |L - z| of any affine L on the points; 1 if the convex hulls meet."""
     return sup_error(best_output(ball, ring), ball, ring)
 
 
 def _frame(ball: Tensor, ring: Tensor) -> tuple[Tensor, Tensor]:
-    """Centre and half-width of all points in every coordinate: the solver's tolerances are meant for numbers near 1."""
+    """Centre and half-width of all points in every coordinate: the solver's tolerances assume numbers near 1."""
     y = torch.cat([ball, ring])
     low, high = y.amin(0), y.amax(0)
     return (low + high) / 2, ((high - low) / 2).clamp(min=1e-12)

@@ -1,4 +1,4 @@
-"""Hypothesis strategies that draw what the claims speak of: fields of known Lipschitz constant, weight paths, annuli.
+"""Hypothesis strategies for the objects of the claims: models with known Lipschitz constants, weight paths, annuli.
 
 Cuts, windows and vectors come from `sdeweights.testing`.
 """
@@ -25,7 +25,7 @@ def matrices(d: int, seed: int) -> Tensor:
 
 
 def orthogonal_matrices(d: int) -> st.SearchStrategy[Tensor]:
-    """Orthogonal (d, d) matrices, reflections among them."""
+    """Orthogonal (d, d) matrices, including reflections."""
     return seeds.map(lambda seed: torch.linalg.qr(matrices(d, seed)).Q)
 
 
@@ -40,7 +40,7 @@ def invertible_matrices(draw: st.DrawFn, d: int, condition: float = 100.0) -> Te
 
 @st.composite
 def annuli(draw: st.DrawFn, smallest: float = 0.05) -> Annulus:
-    """Radii 0 < r1 < r2 < r3 <= 3, at least ``smallest`` apart."""
+    """Radii 0 < r1 < r2 < r3 <= 3, at least `smallest` apart."""
     gaps = draw(st.lists(st.floats(smallest, 1.0), min_size=3, max_size=3))
     return Annulus(gaps[0], gaps[0] + gaps[1], sum(gaps))
 
@@ -56,6 +56,6 @@ def models(draw: st.DrawFn, d: int, any_cut: bool = True) -> Model:
 
 @st.composite
 def models_with_paths(draw: st.DrawFn, d: int, any_cut: bool = True) -> tuple[Model, WeightPath]:
-    """A model and one weight path of it, so fine that dt * Lip < 1 even where a phase of the cut gets a single step."""
+    """A model and one of its weight paths, with dt * Lip < 1 even if a phase of the cut has a single step."""
     model = draw(models(d, any_cut))
     return model, model.paths(1, seeded(draw(seeds)), steps=draw(st.integers(24, 40)))

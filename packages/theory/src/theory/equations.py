@@ -1,0 +1,55 @@
+"""Weight equations that every Euler solver takes, so that one object certifies all of them.
+
+    f_q = f_p + net,   f_p = theta (mu - w) or 0,   net a `BottleneckDrift`, or one for S and one for D
+
+An affine net, c + s t + A w, has closed forms; a random net has none, but mixes coordinates.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from sdeweights import BottleneckDrift, Cut, Prior, PriorPlus, SplitDrift, WeightPath, WeightProcess
+from sdeweights.testing import affine_bottleneck, seeded
+
+SOLVERS = ("euler", "fused-euler")  # values of both `solver` and `ode_solver`
+
+
+def affine_process(
+    cut: Cut, prior: Prior, w0: Tensor, *, constant: float = 0.0, slope: float = 0.0, matrix: float = 0.0
+) -> WeightProcess:
+    """dw = (f_p + constant + slope t + matrix w) dt + noise, where `matrix` multiplies the identity."""
+    d = len(w0)
+    net: BottleneckDrift | SplitDrift = affine_bottleneck(d, constant, slope, matrix)
+    if cut.splits(d):
+        S = cut.indices(d)
+        f_S, f_D = (affine_bottleneck(size, constant, slope, matrix) for size in (len(S), d - len(S)))
+        net = SplitDrift(f_S, f_D, S, d)
+    return WeightProcess(w0, PriorPlus(prior, net), prior, cut)
+
+
+def random_process(cut: Cut, prior: Prior, w0: Tensor, seed: int, hidden: str = "3-4-3") -> WeightProcess:
+    """dw = (f_p + random net) dt + noise."""
+    d = len(w0)
+    net: BottleneckDrift | SplitDrift = random_net(d, seed, hidden)
+    if cut.splits(d):
+        S = cut.indices(d)
+        net = SplitDrift(random_net(len(S), seed, hidden), random_net(d - len(S), seed + 1, hidden), S, d)
+    return WeightProcess(w0, PriorPlus(prior, net), prior, cut)
+
+
+def random_net(d: int, seed: int, hidden: str = "3-4-3") -> BottleneckDrift:
+    """A bounded tanh net whose last layer is not zero; it mixes all d coordinates."""
+    generator = seeded(seed)
+    net = BottleneckDrift(d, hidden, activation=torch.tanh).double()
+    with torch.no_grad():
+        for parameter in net.parameters():
+            parameter.copy_(torch.randn(parameter.shape, generator=generator, dtype=torch.float64))
+    return net
+
+
+def sample(process: WeightProcess, steps: int, samples: int, solver: str, seed: int) -> WeightPath:
+    """Paths by one solver in every phase, without gradients."""
+    with torch.no_grad():
+        return process.sample(steps, samples, generator=seeded(seed), solver=solver, ode_solver=solver)
