@@ -103,12 +103,8 @@ def _sup(x: Tensor) -> float:
 
 def _constant_drift(seed: int, solver: str) -> list[Certificate]:
     """Ends at w_1 = 1 + sigma B with the KL 1/2 sum_S (1 / sigma)^2 (t2 - t1), and d KL / d drift is twice that."""
-    values: tuple[float | Tensor, ...] = (
-        SIGMA,
-        SIGMAS,
-        SIGMA,
-        SIGMAS,
-    )  # one noise for all coordinates, or one for each
+    # one noise for all coordinates, or one for each
+    values: tuple[float | Tensor, ...] = (SIGMA, SIGMAS, SIGMA, SIGMAS)
     sigmas = dict(zip(GRIDS, values, strict=True))
     driven = [constant_drift(cut, steps, solver, sigma=sigmas[steps], seed=seed) for cut, steps in _cases()]
     ends = max((d.path.times[-1] for d in driven), key=lambda end: abs(end - 1))
