@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).parents[1]
 SPELLS_THEM_OUT = ("tools/plain_english.py", "tests/test_plain_english.py")
-NOT_YET = ("docs/THEORY", "packages/psdenets", "packages/sdeweights", "packages/theory")
+NOT_YET = ("packages/psdenets", "packages/sdeweights")
 
 # "6 steps a block", "one line an epoch": a counted thing, then a or an, then what it is counted by. A verb after that
 # makes it a relative clause ("the steps a block takes"), which is fine.
