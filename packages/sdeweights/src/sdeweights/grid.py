@@ -83,7 +83,7 @@ class Grid:
         """All `steps + 1` grid points as Python floats: first 0, last 1."""
         return (0.0, *(t for phase in self.phases for t in phase.times[1:]))
 
-    @property
+    @cached_property
     def sde(self) -> Phase | None:
         """The stochastic phase, if there is one."""
         return next((phase for phase in self.phases if phase.kind == "sde"), None)

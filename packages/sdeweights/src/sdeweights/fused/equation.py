@@ -37,10 +37,6 @@ class Layer(NamedTuple):
         """The tensors of that layer."""
         return cls(layer.weight, layer.bias, layer.gate_slope, layer.gate_bias, layer.time_slope)
 
-    def gate(self, t: float) -> Tensor:
-        """sigmoid(a t + c)."""
-        return torch.add(self.gate_bias, self.gate_slope, alpha=t).sigmoid_()
-
 
 class Equation(NamedTuple):
     """Numbers and layers of the equation; sigma is None for a deterministic phase."""

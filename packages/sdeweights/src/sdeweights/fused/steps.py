@@ -62,7 +62,7 @@ def take(
         dt = t1 - t
         p = w @ to_hidden
         x = squeezed.at(k, p)
-        gate = last.gate(t)
+        gate = torch.add(last.gate_bias, last.gate_slope, alpha=t).sigmoid_()
         net = torch.addmm(last.bias, x, to_net).mul_(gate).add_(last.time_slope, alpha=t)
         w = torch.mul(w, 1 - theta * dt, out=states[:, k + 1]).add_(net, alpha=dt)
         if mu:
