@@ -139,12 +139,13 @@ class _Run(ABC):
 
     Attributes:
         shared: number of steps that all samples share.
+        end: number of steps in all.
     """
 
     shared: int
 
     def __init__(self, f_h: HiddenDrift, path: WeightPath, method: str) -> None:
-        self.f_h, self.path, self.method = f_h, path, method
+        self.f_h, self.path, self.method, self.end = f_h, path, method, path.steps
 
     def start(self, sample: int, h: Tensor) -> State:  # noqa: ARG002 - most schemes carry h alone
         """The state before the first step."""
@@ -160,10 +161,9 @@ class _Run(ABC):
 
     def to_end(self, states: Sequence[State], first: int) -> Tensor:
         """h at t = 1 of every sample, from its state at grid point `first`."""
-        path = self.path
-        if first == path.steps:  # all samples agree
-            return states[0][0].expand(path.samples, *states[0][0].shape)
-        return torch.stack([self.between(i, state, first, path.steps)[0] for i, state in enumerate(states)])
+        if first == self.end:  # all samples agree
+            return states[0][0].expand(len(states), *states[0][0].shape)
+        return torch.stack([self.between(i, state, first, self.end)[0] for i, state in enumerate(states)])
 
     def finite(self, states: Sequence[State], first: int) -> Tensor:
         """`to_end`; raises NonFiniteState if h is not finite."""
@@ -197,7 +197,7 @@ class _Stepwise(_Run):
         self.scheme, self.mode, self.vectorize = SCHEMES[method], MODES[gradient], vectorize
         # Going back a step needs the weights at its end, and those of the last step that Euler shares differ.
         left_only = self.scheme.left_only and gradient != "adjoint"
-        self.shared = min(max(path.shared + left_only, 0), path.steps)
+        self.shared = min(max(path.shared + left_only, 0), self.end)
         self.steps = _steps_of(path, f_h if left_only and not vectorize else None)
 
     def start(self, sample: int, h: Tensor) -> State:
@@ -207,7 +207,7 @@ class _Stepwise(_Run):
         return self.mode(self.f_h, self.scheme, self.steps[sample][first:last], state)
 
     def to_end(self, states: Sequence[State], first: int) -> Tensor:
-        if not self.vectorize or first == self.path.steps:
+        if not self.vectorize or first == self.end:
             return super().to_end(states, first)
         stacked = tuple(torch.stack(parts) for parts in zip(*states, strict=True))
         return self.mode(OverSamples(self.f_h), self.scheme, _stacked(self.steps)[first:], stacked)[0]
@@ -246,7 +246,7 @@ def _phase(path: WeightPath, k: int) -> str:
 
 def _steps_of(path: WeightPath, f_h: HiddenDrift | None = None) -> list[list[PathStep]]:
     """The steps of every sample; with `f_h`, the weights are in the form that it takes fastest."""
-    ts = path.ts.unbind()
+    ts, steps = path.ts.unbind(), range(path.steps)
     dts = [b - a for a, b in itertools.pairwise(path.times)]
     after: Sequence[Tensor] = () if path.after_reset is None else path.after_reset.unbind(0)
     return [
@@ -260,7 +260,7 @@ def _steps_of(path: WeightPath, f_h: HiddenDrift | None = None) -> list[list[Pat
                 starts_at_reset=k == path.reset,
                 ends_at_reset=k + 1 == path.reset,
             )
-            for k in range(path.steps)
+            for k in steps
         ]
         for i, w in enumerate(_rows(path.w, f_h))
     ]

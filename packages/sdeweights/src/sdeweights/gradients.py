@@ -17,22 +17,15 @@ from torch.autograd.function import once_differentiable
 from torch.utils.checkpoint import checkpoint as torch_checkpoint
 
 from sdeweights.functional import HiddenDrift
-from sdeweights.hidden import HiddenScheme, PathStep, State
-
-
-def backprop(f_h: HiddenDrift, scheme: HiddenScheme, steps: Sequence[PathStep], state: State) -> State:
-    """One step after the other."""
-    for step in steps:
-        state = scheme.forward(f_h, step, state)
-    return state
+from sdeweights.hidden import HiddenScheme, PathStep, State, take_steps
 
 
 def checkpoint(f_h: HiddenDrift, scheme: HiddenScheme, steps: Sequence[PathStep], state: State) -> State:
-    """sqrt(steps) pieces of sqrt(steps) steps; gradients equal those of `backprop` to the bit."""
+    """sqrt(steps) pieces of sqrt(steps) steps; gradients equal those of backprop to the bit."""
     size = max(1, math.isqrt(len(steps)))
     for first in range(0, len(steps), size):
         piece = steps[first : first + size]
-        state = torch_checkpoint(backprop, f_h, scheme, piece, state, use_reentrant=False)
+        state = torch_checkpoint(take_steps, f_h, scheme, piece, state, use_reentrant=False)
     return state
 
 
@@ -49,7 +42,7 @@ def adjoint(f_h: HiddenDrift, scheme: HiddenScheme, steps: Sequence[PathStep], s
 
 
 MODES: dict[str, Callable[[HiddenDrift, HiddenScheme, Sequence[PathStep], State], State]] = {
-    "backprop": backprop,
+    "backprop": take_steps,
     "checkpoint": checkpoint,
     "adjoint": adjoint,
 }
@@ -65,7 +58,7 @@ class _Adjoint(torch.autograd.Function):
         state = tensors[:n]
         first, *rest = (_detached(step) for step in steps)
         state = _first_step(f_h, scheme, first, tuple(x.detach() for x in state))
-        state = backprop(f_h, scheme, rest, state)
+        state = take_steps(f_h, scheme, rest, state)
         ctx.f_h, ctx.scheme, ctx.n = f_h, scheme, n
         empty = state[0].new_empty(0)
         ctx.shape = [step._replace(w0=empty, w1=empty) for step in steps]

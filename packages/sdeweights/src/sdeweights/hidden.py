@@ -7,6 +7,7 @@ is h. It can also go back a step, exactly or up to an error that its docstring s
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from typing import NamedTuple, final
 
 from torch import Tensor
@@ -132,6 +133,13 @@ class ReversibleHeun(HiddenScheme):
         z = 2 * h1 - z1 - f1 * step.dt
         f0 = slope(f_h, step.t0, z, step.w0)
         return (h1 - (f0 + f1) * (step.dt / 2), z, f0)
+
+
+def take_steps(f_h: HiddenDrift, scheme: HiddenScheme, steps: Sequence[PathStep], state: State) -> State:
+    """One step after the other."""
+    for step in steps:
+        state = scheme.forward(f_h, step, state)
+    return state
 
 
 SCHEMES: dict[str, HiddenScheme] = {

@@ -50,11 +50,15 @@ def slope(u: Tensor) -> Tensor:
 
 def energy(us: Sequence[Tensor], dts: Sequence[float]) -> Tensor:
     """1/2 int |u|^2 dt from u at the left end of every step: (samples,)."""
-    return sum_over_steps([integrand(u) for u in us], dts)
+    return _sum_over_steps([integrand(u) for u in us], dts)
 
 
-def sum_over_steps(rates: Sequence[Tensor], dts: Sequence[float]) -> Tensor:
-    """int of a rate, from its value (samples,) at the left end of every step: the sum of rate_k dt_k."""
+def of_squares(squares: Sequence[Tensor], dts: Sequence[float]) -> Tensor:
+    """1/2 int |u|^2 dt from |u|^2, (samples,), at the left end of every step."""
+    return _HALF * _sum_over_steps(squares, dts)
+
+
+def _sum_over_steps(rates: Sequence[Tensor], dts: Sequence[float]) -> Tensor:
     stacked = torch.stack(list(rates), -1)
     return (stacked * stacked.new_tensor(dts)).sum(-1)
 

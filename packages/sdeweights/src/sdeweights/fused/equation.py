@@ -8,7 +8,7 @@ dw = (theta (mu - w) + n) dt + sigma dB
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import NamedTuple, Self, cast
 
 import torch
@@ -79,9 +79,3 @@ class Equation(NamedTuple):
 
 def _refusal(expected: str, got: str) -> ValueError:
     return ValueError(f'expected {expected} for fused-euler, got {got}; "euler" takes any drift and prior')
-
-
-def layers_of(tensors: Sequence[Tensor]) -> list[Layer]:
-    """Layers from their tensors one after the other."""
-    size = len(Layer._fields)
-    return [Layer(*tensors[i : i + size]) for i in range(0, len(tensors), size)]

@@ -14,7 +14,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from sdeweights import kl
-from sdeweights.fused.equation import Equation, Layer, layers_of
+from sdeweights.fused.equation import Equation, Layer
 from sdeweights.fused.steps import HiddenLayers, Visited, long_rows, take
 
 Times = Sequence[float]
@@ -36,10 +36,10 @@ class _Steps(torch.autograd.Function):
     def forward(
         ctx: Any, equation: Equation, times: Times, dB: Tensor | None, *tensors: Tensor
     ) -> tuple[Tensor, Tensor]:
-        whole = equation._replace(layers=layers_of(tensors[1:]))
+        whole = equation._replace(layers=_layers_of(tensors[1:]))
         states, total, visited = take(whole, tensors[0], times, dB, keep=True)
         ctx.equation, ctx.times, ctx.inputs = equation, times, len(tensors)
-        ctx.save_for_backward(states, *tensors, *visited.tensors())
+        ctx.save_for_backward(states, *tensors, *itertools.chain(*visited))
         ctx.set_materialize_grads(False)
         return states, total
 
@@ -48,8 +48,9 @@ class _Steps(torch.autograd.Function):
     def backward(ctx: Any, to_states: Tensor | None, to_kl: Tensor | None) -> tuple[Tensor | None, ...]:
         states, *saved = ctx.saved_tensors
         w, *tensors = saved[: ctx.inputs]
-        equation = ctx.equation._replace(layers=layers_of(tensors))
-        visited = Visited.of(saved[ctx.inputs :])
+        equation = ctx.equation._replace(layers=_layers_of(tensors))
+        kept, n = saved[ctx.inputs :], len(ctx.times) - 1
+        visited = Visited(*(kept[i : i + n] for i in range(0, len(kept), n)))
         return (None, None, None, *_backward(equation, ctx.times, visited, states, w, (to_states, to_kl)))
 
 
@@ -135,10 +136,16 @@ class _HiddenAgain:
         self._leaves = [x.detach().requires_grad_() for layer in hidden for x in layer]
         p.requires_grad_()
         with torch.enable_grad():
-            self._x = HiddenLayers(layers_of(self._leaves), p.new_tensor(starts), activation).everywhere(p)
+            self._x = HiddenLayers(_layers_of(self._leaves), p.new_tensor(starts), activation).everywhere(p)
             rows = [torch.autograd.grad(row.sum(), p, retain_graph=True)[0] for row in self._x.unbind(-1)]
         self.jacobian = torch.stack(rows, -2)
 
     def gradients(self, to_x: Tensor) -> list[Tensor | None]:
         """Gradients of all tensors of the hidden layers; None for W1, which is not used here."""
         return list(torch.autograd.grad(self._x, self._leaves, to_x, allow_unused=True))
+
+
+def _layers_of(tensors: Sequence[Tensor]) -> list[Layer]:
+    """Layers from their tensors one after the other."""
+    size = len(Layer._fields)
+    return [Layer(*tensors[i : i + size]) for i in range(0, len(tensors), size)]

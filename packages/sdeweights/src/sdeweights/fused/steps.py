@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Sequence
-from typing import NamedTuple, Self
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -25,16 +25,6 @@ class Visited(NamedTuple):
     hidden: list[Tensor]
     gates: list[Tensor]
     nets: list[Tensor]
-
-    def tensors(self) -> tuple[Tensor, ...]:
-        """All of them, one list after the other."""
-        return tuple(itertools.chain(*self))
-
-    @classmethod
-    def of(cls, tensors: Sequence[Tensor]) -> Self:
-        """The inverse of `tensors`."""
-        n = len(tensors) // 4
-        return cls(*(list(tensors[i * n : (i + 1) * n]) for i in range(4)))
 
 
 def take(
@@ -57,7 +47,7 @@ def take(
     states[:, 0] = w
     squeezed = HiddenLayers(hidden, w.new_tensor(times[:-1]), activation)
     to_hidden, to_net = hidden[0].weight.t(), long_rows(last.weight)
-    visited, rates = Visited([], [], [], []), []
+    visited, squares = Visited([], [], [], []), []
     for k, (t, t1) in enumerate(itertools.pairwise(times)):
         dt = t1 - t
         p = w @ to_hidden
@@ -69,17 +59,19 @@ def take(
             w.add_(theta * mu * dt)
         if dB is not None and sigma is not None:
             w = w.addcmul_(dB[:, k], sigma) if isinstance(sigma, Tensor) else w.add_(dB[:, k], alpha=sigma)
-            rates.append(rate(net, sigma))
+            squares.append(_squared_norm(net, sigma))
         if keep:
             for values, value in zip(visited, (p, x, gate, net), strict=True):
                 values.append(value)
     lengths = [b - a for a, b in itertools.pairwise(times)]
-    return states, kl.sum_over_steps(rates, lengths) if rates else w.new_zeros(len(w)), visited
+    return states, kl.of_squares(squares, lengths) if squares else w.new_zeros(len(w)), visited
 
 
-def rate(net: Tensor, sigma: float | Tensor) -> Tensor:
-    """1/2 |n / sigma|^2, (S,). A number sigma divides last, on few numbers, and twice: its square might be 0."""
-    return kl.integrand(net / sigma) if isinstance(sigma, Tensor) else kl.integrand(net) / sigma / sigma
+def _squared_norm(net: Tensor, sigma: float | Tensor) -> Tensor:
+    """|n / sigma|^2, (S,). A number sigma divides last, on few numbers, and twice: its square might be 0."""
+    if isinstance(sigma, Tensor):
+        net, sigma = net / sigma, 1.0
+    return (net * net).sum(-1) / sigma / sigma
 
 
 def long_rows(weight: Tensor) -> Tensor:
