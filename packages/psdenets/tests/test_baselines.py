@@ -250,6 +250,8 @@ def test_hmc_on_too_many_images_is_refused_with_the_estimate(capsys, tmp_path, m
     monkeypatch.chdir(tmp_path)
     assert main(["--model", "hmc", "--leapfrog", "1000000", "--limit-train", "64"]) == 2
     error = capsys.readouterr().err
-    assert "expected a data set that HMC can sweep in 2 h, got digits: 64 images x 1,600,000,000 gradients" in error
+    assert (
+        "expected a data set on which HMC takes at most 2 h, got digits: 64 images x 1,600,000,000 gradients" in error
+    )
     assert error.count("\n") == 1
     assert list(tmp_path.iterdir()) == []

@@ -75,8 +75,8 @@ def standard(d):
 def assert_moments(draws, mean, covariance):
     """Means and covariances within 4 standard errors, each with its own effective sample size.
 
-    Of d means and d (d + 1) / 2 covariances, each fails by luck with chance 6e-5 where the central limit theorem holds:
-    9e-4 for d = 4, and 3e-4 for d = 2. The seed is fixed, so that luck is drawn once.
+    Of d means and d (d + 1) / 2 covariances, each fails by chance with probability 6e-5 (central limit theorem): 9e-4 in
+    total for d = 4, 3e-4 for d = 2. The seed is fixed.
     """
     rows, columns = torch.triu_indices(len(mean), len(mean))
     products = (draws - mean)[:, rows] * (draws - mean)[:, columns]
@@ -112,7 +112,7 @@ def test_chain_has_the_posterior_of_bayesian_linear_regression():
     assert_moments(chain.draws, mean, covariance)
 
 
-def test_same_seed_same_bits_another_seed_others():
+def test_the_same_seed_gives_the_same_bits_and_another_seed_others():
     density = gaussian(*standard(3))
     first, again, other = (
         sample_chain(density, torch.ones(3).double(), warmup=30, draws=20, leapfrog=4, seed=seed) for seed in (5, 5, 6)
@@ -122,7 +122,7 @@ def test_same_seed_same_bits_another_seed_others():
     assert not torch.equal(first.draws, other.draws)
 
 
-def test_global_state_is_left_alone(capfd):
+def test_the_global_generator_is_left_unchanged(capfd):
     import pyro
 
     pyro.get_param_store().clear()
@@ -142,7 +142,7 @@ def test_global_state_is_left_alone(capfd):
 
 
 @pytest.mark.parametrize("leapfrog", [1, 7])
-def test_every_trajectory_has_as_many_gradients_as_it_was_told(leapfrog):
+def test_every_trajectory_has_the_given_number_of_gradients(leapfrog):
     """pyro alone holds the length of the trajectory, so that the number of steps would follow the step size."""
     counts, calls = [], 0
 
@@ -163,7 +163,7 @@ def test_every_trajectory_has_as_many_gradients_as_it_was_told(leapfrog):
     assert chain.gradients == calls
 
 
-def test_what_after_draw_raises_ends_the_chain():
+def test_an_exception_in_after_draw_ends_the_chain():
     class Stop(Exception):
         pass
 
@@ -219,7 +219,7 @@ def test_a_chain_without_warmup_still_moves():
     assert chain.draws.std() > 0
 
 
-def test_rhat_is_1_of_independent_draws_and_large_of_chains_apart():
+def test_rhat_is_1_for_independent_draws_and_large_for_separate_chains():
     """With 8 halves of 500 draws, R-hat - 1 is about (chi^2_7 / 7 - 1) / 1000: above 0.02 with chance 2e-28."""
     values = normal(4, 1000, 3)
     assert (split_rhat(values) - 1).abs().max() < 0.02
@@ -249,7 +249,7 @@ def test_effective_sample_size_of_an_autoregressive_chain(rho, tolerance):
 
 
 def test_effective_sample_size_of_alternating_draws_is_bounded():
-    """Draws that change sign every time say more than independent ones; n log10 n is the most that is believed."""
+    """Draws that change sign every time are worth more than independent ones; the limit is n log10 n."""
     signs = torch.tensor([1.0, -1.0]).double().repeat(50)[None, :, None]
     values = signs * (1 + 0.1 * normal(2, 100, 1))
     assert effective_sample_size(values).item() == pytest.approx(200 * math.log10(200), rel=1e-9)
@@ -272,7 +272,7 @@ def test_mixing_is_the_worst_and_the_median():
 @pytest.mark.parametrize(
     ("values", "message"),
     [
-        (torch.zeros(2, 3, 1), "4 draws or more"),
+        (torch.zeros(2, 3, 1), "at least 4 draws"),
         (torch.zeros(2, 8), r"\(chains, draws, k\)"),
         (torch.full((2, 8, 1), math.nan), "finite draws"),
         (torch.cat([torch.ones(1, 8, 1), torch.rand(1, 8, 1)], -1), "got 1 of 2 constant quantities"),
@@ -309,7 +309,7 @@ def test_network_takes_many_weights_at_once():
     torch.testing.assert_close(together[1, 3], network(w[1, 3], x), rtol=0, atol=1e-13)  # sums in another order
 
 
-def test_turning_the_signs_of_a_hidden_unit_changes_nothing_seen():
+def test_flipping_the_signs_of_a_hidden_unit_does_not_change_the_output():
     network, x = Perceptron(6, 4, 3), normal(5, 6)
     layers = network.layers(normal(network.size))
     sign = torch.tensor([1.0, -1.0, 1.0, 1.0]).double()
@@ -318,7 +318,7 @@ def test_turning_the_signs_of_a_hidden_unit_changes_nothing_seen():
 
 
 @pytest.mark.parametrize("prior_std", [0.3, 2.0])
-def test_log_posterior_is_that_of_torch_distributions(prior_std):
+def test_log_posterior_agrees_with_torch_distributions(prior_std):
     network, x, labels = Perceptron(6, 4, 3), normal(5, 6), torch.tensor([0, 2, 1, 1, 0])
     w = normal(network.size, seed=1)
     expected = Categorical(logits=network(w, x)).log_prob(labels).sum() + log_normal(w, prior_std)
@@ -344,7 +344,7 @@ def test_log_density_of_the_model_is_of_normalised_pixels():
     assert model.log_density(x, labels)(w).item() == pytest.approx(expected.item(), rel=1e-12)
 
 
-def test_a_fresh_model_draws_zeros_and_has_no_kl():
+def test_a_new_model_draws_zeros_and_has_no_kl():
     model = HMC(Config(**FEW), SPECS["digits"])
     x, _ = two_images()
     assert model.parameter_counts() == {"weights": 64 * 3 + 3 + 3 * 10 + 10}
@@ -370,7 +370,7 @@ def picks(model, samples, generator=None):
     return model.draw(samples, generator).weights[:, 0].int().tolist()
 
 
-def test_samples_go_round_the_chains_and_halve_time():
+def test_samples_alternate_between_chains_and_bisect_time():
     assert picks(numbered(), 8) == [0, 100, 4, 104, 2, 102, 6, 106]
     assert picks(numbered(chains=1, draws=5), 5) == [0, 4, 2, 1, 3]
     assert picks(numbered(chains=3, draws=1), 3) == [0, 100, 200]
@@ -467,7 +467,7 @@ def test_a_chain_of_another_run_is_refused(tmp_path):
         run_chains(other, x, labels, tmp_path)
 
 
-def test_missing_pyro_is_one_line_with_the_command_that_mends_it(monkeypatch):
+def test_missing_pyro_is_one_line_with_the_command_that_installs_it(monkeypatch):
     monkeypatch.setitem(sys.modules, "pyro", None)
     message = "^expected pyro for --model hmc, but it is not installed: pip install 'psdenets\\[hmc\\]'$"
     with pytest.raises(BadInput, match=message):
@@ -492,14 +492,12 @@ def test_cost_is_about_what_a_run_takes(tmp_path):
     model, x, labels, _ = digits(64, warmup=25)
     chains = run_chains(model, x, labels, tmp_path)
     counted, made = cost_of(model.config.system.hmc, 64, 0.0).gradients, sum(chain.gradients for chain in chains)
-    assert counted < made < counted + 2 * 60  # a search for a step size takes fewer than 30 halvings, twice a chain
+    assert counted < made < counted + 2 * 60  # a search for a step size takes fewer than 30 halvings, twice per chain
 
 
 def test_a_data_set_too_large_is_refused_with_the_estimate():
     cost = Cost(images=54_000, gradients=96_000, seconds_per_image=147_600 / (54_000 * 96_000))
-    message = (
-        "expected a data set that HMC can sweep in 2 h, got mnist: 54,000 images x 96,000 gradients is about 41 h here"
-    )
+    message = "expected a data set on which HMC takes at most 2 h, got mnist: 54,000 images x 96,000 gradients is about 41 h here"
     with pytest.raises(BadInput) as caught:
         refusal("mnist", cost)
     assert str(caught.value) == message

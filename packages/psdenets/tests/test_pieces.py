@@ -1,4 +1,4 @@
-"""A batch that goes forth and back in pieces has the gradient of the batch."""
+"""A batch that is processed in micro-batches has the gradient of the whole batch."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def test_the_gradient_in_pieces_is_that_of_the_batch(cut, size):
     assert any(b.abs().max() > 1e-3 for b in expected)
 
 
-def test_training_in_pieces_goes_where_training_with_whole_batches_goes():
+def test_training_in_pieces_ends_with_the_same_weights_as_with_whole_batches():
     config = Config(width=4, steps=4, drift="1-4-1", batch_size=16, limit_train=64, limit_test=10, cut="full")
     ends = []
     for piece in (None, 5, 16, 99):
@@ -73,16 +73,16 @@ def test_training_in_pieces_goes_where_training_with_whole_batches_goes():
         # Adam divides by the root of a squared gradient, which magnifies rounding of the smallest gradients
         torch.testing.assert_close(weights, ends[0][0], rtol=0, atol=1e-3)
         assert [r.nll for r in reports] == pytest.approx([r.nll for r in ends[0][1]], rel=1e-4)
-    assert torch.equal(ends[2][0], ends[0][0])  # a piece as large as the batch is the batch
+    assert torch.equal(ends[2][0], ends[0][0])  # a piece of the size of the batch is the whole batch
     assert torch.equal(ends[3][0], ends[0][0])
 
 
 @pytest.mark.parametrize(("gradient", "steps"), [("backprop", 16), ("checkpoint", 8), ("adjoint", 2)])
 @pytest.mark.parametrize("samples", [1, 3])
-def test_what_an_image_keeps_is_counted_from_the_graph(gradient, steps, samples):
-    """Two numbers for each activation (strided: 64 + 16 + 64 pixels of four channels) and h itself, a step and sample.
+def test_the_bytes_kept_per_image_are_counted_from_the_graph(gradient, steps, samples):
+    """Per step and sample, two numbers for each activation (strided: 64 + 16 + 64 pixels of four channels) and h itself.
 
-    Checkpointing keeps the states of four pieces and the four steps of one; the adjoint a step forth and back.
+    Checkpointing keeps the states of four segments and the four steps of one; the adjoint one step.
     """
     config = Config(width=4, steps=16, drift="1-4-1", activation="softplus", squeeze_input=0, augment_channels=0,
                     cut="full", gradient=gradient, samples=samples)  # fmt: skip
@@ -147,6 +147,6 @@ print(faults)
     assert plain > 10 * kept  # without the setting they are taken from the system again
 
 
-def test_variables_that_set_the_allocator_have_the_last_word(monkeypatch):
+def test_variables_that_set_the_allocator_take_precedence(monkeypatch):
     monkeypatch.setenv("MALLOC_MMAP_MAX_", "10")
     assert not keep_freed_memory()

@@ -1,4 +1,4 @@
-"""A run that is killed, anywhere, and taken up again ends with the bytes of the run that was not."""
+"""A run that is killed at any point and resumed ends with the same bytes as an uninterrupted one."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from psdenets.runs.weights import FORMAT
 from psdenets.train import main
 from psdenets.training.checkpoint import Checkpoints, Snapshot
 
-# Everything that has a state: averaged weights, a random head, two samples, augmentation, warm-up, the best weights.
+# Everything with a state: averaged weights, a random head, two samples, augmentation, warm-up, the best weights.
 STATEFUL = ["--cut", "full", "--ema", "0.9", "--head", "meanfield", "--augment", "jitter", "--samples", "2",
             "--select", "best", "--kappa-warmup", "1.5", "--checkpoint-seconds", "0"]  # fmt: skip
 
-# The process kills itself at the n-th time it waits for the disk: before, inside and after the writing of a checkpoint.
+# The process kills itself at the n-th flush to disk: before, while and after writing a checkpoint.
 SUICIDE = """
 import os, signal, sys
 from psdenets.training import checkpoint
@@ -86,10 +86,10 @@ def assert_same_run(one, other):
     assert np.array_equal(arrays[0], arrays[1])
 
 
-# 4 waits for data.json and config.json, then 4 a checkpoint and 2 for metrics.jsonl: the numbers fall before the run has
+# 4 flushes for data.json and config.json, then 4 per checkpoint and 2 for metrics.jsonl: the numbers are before the run has
 # begun, into steps 1, 2, 5, the end of epoch 1 and the middle of epoch 2, and into different files of a checkpoint.
 @pytest.mark.parametrize("waits", [3, 11, 29, *(pytest.param(n, marks=pytest.mark.deep) for n in (5, 26, 33, 40, 48))])
-def test_a_run_killed_while_it_writes_is_taken_up_exactly(waits, tmp_path, small, uninterrupted):
+def test_a_run_killed_while_writing_resumes_exactly(waits, tmp_path, small, uninterrupted):
     path = tmp_path / "run"
     killed = subprocess.run(
         [sys.executable, "-c", SUICIDE, str(waits), "--out", str(path), *small, *STATEFUL], check=False
@@ -101,7 +101,7 @@ def test_a_run_killed_while_it_writes_is_taken_up_exactly(waits, tmp_path, small
     assert len(list((path / "checkpoints").iterdir())) == 1  # nothing half-written is left
 
 
-def test_a_run_killed_from_outside_in_the_middle_of_an_epoch_is_taken_up_exactly(tmp_path, small, uninterrupted):
+def test_a_run_killed_from_outside_in_the_middle_of_an_epoch_resumes_exactly(tmp_path, small, uninterrupted):
     path = tmp_path / "run"
     process = subprocess.Popen([sys.executable, "-m", "psdenets.train", "--out", str(path), *small, *STATEFUL])
     wait_for_step(path, 3)
@@ -118,7 +118,7 @@ def wait_for_step(path, step):
         time.sleep(0.002)
 
 
-def test_ctrl_c_saves_and_says_how_to_go_on(tmp_path, small, uninterrupted):
+def test_ctrl_c_saves_and_prints_how_to_resume(tmp_path, small, uninterrupted):
     path = tmp_path / "run"
     process = subprocess.Popen(
         [sys.executable, "-m", "psdenets.train", "--out", str(path), *small, *STATEFUL],
@@ -147,7 +147,7 @@ def test_resuming_a_finished_run_changes_nothing(uninterrupted, capsys):
     assert {path: path.stat().st_mtime_ns for path in uninterrupted.rglob("*")} == before
 
 
-def test_resuming_where_there_is_no_run_starts_one(tmp_path, small):
+def test_resuming_without_a_run_starts_one(tmp_path, small):
     assert main(["--out", str(tmp_path / "new"), "--resume", *small]) == 0
     assert (tmp_path / "new" / "metrics.json").exists()
 
@@ -162,7 +162,7 @@ def test_resuming_with_another_value_is_refused(uninterrupted, capsys):
 
 
 def test_a_full_disk_is_one_line_and_leaves_the_last_checkpoint(tmp_path, small):
-    """A limit on the size of files stands in for the disk."""
+    """A limit on the size of files simulates a full disk."""
     path = tmp_path / "run"
     limit = lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (8000, 8000))  # noqa: E731
     result = subprocess.run(

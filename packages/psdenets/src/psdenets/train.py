@@ -41,7 +41,7 @@ def _main(argv: Sequence[str]) -> int:
 
 
 def _printed(given: cli.Given) -> str | None:
-    """The text of a command that prints and exits; None if there is none."""
+    """The text of a command that only prints and exits, else None."""
     if "help" in given.commands:
         return group_help(given.commands["help"]) if given.commands["help"] else most_used()
     if "help_all" in given.commands:
@@ -73,7 +73,7 @@ def _resumed(given: cli.Given) -> tuple[Config, RunDir]:
     from psdenets.runs.loading import read_config
 
     if given.options.get("out") is None:
-        raise BadInput("expected --out RUN_DIR with --resume, got none")
+        raise BadInput("expected --out RUN_DIR with --resume, got no --out")
     run = RunDir(Path(given.options["out"]))
     if not run.holds_run:
         return _fresh(given)

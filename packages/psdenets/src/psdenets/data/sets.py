@@ -78,7 +78,7 @@ def load_test_images(name: str, config: Config, spec: ImageSpec) -> Images:
     if Path(name).is_dir():
         files = pictures_in(Path(name))
         if not files:
-            raise BadInput(f"expected pictures in {name}, got none")
+            raise BadInput(f"expected pictures in {name}, got no picture")
         pixels = np.stack([read_picture(f, spec.channels, (spec.height, spec.width)) for f in files])
         return as_images(pixels, np.zeros(len(pixels), np.int64), 1, name)
     if name == "noise":
@@ -211,7 +211,7 @@ def omniglot(root: Path) -> Pool:
     path = root / "omniglot.npz"
     pixels, labels = read_npz(path)
     if labels is None:
-        raise BadInput(f"expected labels in {path}, got none")
+        raise BadInput(f"expected labels in {path}, got only images")
     classes = int(labels.max()) + 1
     images = as_images(pixels, labels, classes, path)
     height, width = images.pixels.shape[-2:]

@@ -22,7 +22,7 @@ def build(what: str | Config, spec: ImageSpec | None = None) -> ImageClassifier:
     config = preset(what) if isinstance(what, str) else what
     if spec is None:
         if config.dataset not in SPECS:
-            raise BadInput(f"expected a spec for --dataset {config.dataset}, whose images and classes vary, got none")
+            raise BadInput(f"expected a spec for --dataset {config.dataset}, whose images and classes vary, got None")
         spec = SPECS[config.dataset]
     classifier: ImageClassifier = SYSTEMS[config.model].build(config, spec)
     return classifier

@@ -1,7 +1,7 @@
-"""The cut of every block: that of the config, or a network-wide window dealt to the blocks.
+"""The cut of every block: that of the config, or its part of a window over the whole network.
 
-Under `--scope network` the depth of n blocks is one interval [0, 1]; block b covers [b/n, (b+1)/n], and what the
-window (t1, t2) leaves of it, stretched to [0, 1], is the block's own window.
+With `--scope network` the depth of n blocks is one interval [0, 1]. Block b covers [b/n, (b+1)/n]; its window is the
+intersection with (t1, t2), rescaled to [0, 1].
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def grid_of(config: Config, cut: Cut) -> Grid:
 
 
 def _local(t1: float, t2: float, stochastic: float, at_t2: str) -> Cut:
-    """The window inside one block. Where it fills the block to the end, nothing of the block is left to reset."""
+    """The window inside one block. If it extends to the end of the block, there is nothing left to reset."""
     t1, t2 = (min(max(_snapped(t), 0.0), 1.0) for t in (t1, t2))
     if t1 == t2:
         return Cut.none()

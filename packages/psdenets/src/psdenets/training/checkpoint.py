@@ -1,7 +1,7 @@
-"""Checkpoints: a directory `epoch-E-batch-B` with state.safetensors and state.json, that appears whole or not at all.
+"""Checkpoints: a directory `epoch-E-batch-B` with state.safetensors and state.json, written atomically.
 
-It is written under another name, flushed, and renamed; only then is its predecessor removed. Nothing is pickled.
-Weights of finished models carry the number of the format too.
+It is written under a temporary name, flushed, and renamed; only then is its predecessor removed. Nothing is pickled.
+Weights of finished models also record the number of the format.
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ class Snapshot:
 
 @dataclass(frozen=True)
 class Checkpoints:
-    """The checkpoints of a run; the newest is the one that counts."""
+    """The checkpoints of a run; the newest is used."""
 
     folder: Path
 
     def save(self, place: str, snapshot: Snapshot) -> None:
-        """Write the checkpoint of that place in training, then remove older ones. Later places sort after earlier."""
+        """Write the checkpoint of this position in training, then remove older ones. Positions sort by time."""
         final = self.folder / place
         temporary = self.folder / f".{final.name}.{os.getpid()}.tmp"
         try:
@@ -50,7 +50,7 @@ class Checkpoints:
             (temporary / "state.json").write_text(dumps({"format": FORMAT, **snapshot.values}))
             for path in (temporary / "state.safetensors", temporary / "state.json", temporary):
                 flush(path)
-            if final.exists():  # stopped again before a step was done: the same content
+            if final.exists():  # stopped again before completing a step: the content is the same
                 shutil.rmtree(temporary)
                 return
             temporary.rename(final)

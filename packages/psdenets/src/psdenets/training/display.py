@@ -1,4 +1,4 @@
-"""What a person sees of a training run: a live display on a terminal, plain lines elsewhere."""
+"""Progress of a training run: a live display on a terminal, plain lines elsewhere."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _ESTIMATE_AFTER = 4, 5.0  # steps or seconds, whichever comes first: a slow netw
 
 
 class Display(AbstractContextManager["Display"], ABC):
-    """Takes what happens and shows it."""
+    """Shows the progress of training."""
 
     def __init__(self, stream: TextIO) -> None:
         self.stream = stream
@@ -56,7 +56,7 @@ class Display(AbstractContextManager["Display"], ABC):
         self.show_step(trainer, report)
 
     def speed(self, trainer: Trainer) -> float:
-        """Images a second since the session began, evaluations included."""
+        """Images per second since the session began, including evaluations."""
         return trainer.options.batch_size / self._seconds_a_step()
 
     def _seconds_a_step(self) -> float:
@@ -65,7 +65,7 @@ class Display(AbstractContextManager["Display"], ABC):
 
 @final
 class Lines(Display):
-    """A line an epoch, and one every so many seconds of a long one."""
+    """One line per epoch, and further lines at intervals during a long epoch."""
 
     def __init__(self, stream: TextIO, every: float = 60.0) -> None:
         super().__init__(stream)
@@ -157,18 +157,18 @@ class Live(Display):
 
 
 def display_on(stream: TextIO | None = None) -> Display:
-    """A live display where the stream is a terminal, plain lines where it is not."""
+    """A live display if the stream is a terminal, otherwise plain lines."""
     stream = sys.stdout if stream is None else stream
     return Live(stream) if stream.isatty() else Lines(stream)
 
 
 def pace(speed: float) -> str:
-    """Images a second for people: "1070 images/s", "0.23 images/s"."""
+    """Images per second as text: "1070 images/s", "0.23 images/s"."""
     return f"{speed:.0f} images/s" if speed >= 10 else f"{speed:.2g} images/s"
 
 
 def duration(seconds: float) -> str:
-    """A length of time for people: "45 s", "3.5 min", "2.1 h", "4.0 days"."""
+    """A duration as text: "45 s", "3.5 min", "2.1 h", "4.0 days"."""
     for size, unit in ((86400, "days"), (3600, "h"), (60, "min")):
         if seconds >= 2 * size:
             return f"{seconds / size:.1f} {unit}"

@@ -1,4 +1,4 @@
-"""The chains of an HMC run: each a function of (seed, k), saved as it ends, read where it is there already."""
+"""The chains of an HMC run: each depends only on (seed, k), is saved when complete, and is read if it exists."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def estimate(model: HMC, x: Tensor, labels: Tensor, images: int) -> Cost:
-    """What sampling given so many images would take, from gradients timed on those few in x."""
+    """Estimated cost of sampling given `images` images, from gradients timed on the few in x."""
     w = model.draws.new_zeros(model.network.size)
     return cost_of(model.config.system.hmc, images, seconds_per_gradient(model.log_density(x, labels), w) / len(x))
 
@@ -30,10 +30,10 @@ def estimate(model: HMC, x: Tensor, labels: Tensor, images: int) -> Cost:
 def run_chains(
     model: HMC, x: Tensor, labels: Tensor, folder: Path, after_draw: Callable[[], None] = nothing
 ) -> list[Chain]:
-    """All chains of a run. One that ``folder`` holds is read, the others are sampled and saved there as they end.
+    """All chains of a run. Those in `folder` are read, the others are sampled and saved there when complete.
 
-    Chain k is a function of (seed, k), so that a run killed between or within chains ends with the same bytes. It
-    begins at a draw of the prior: chains begun apart are what R-hat asks for.
+    Chain k depends only on (seed, k), so a run killed between or within chains ends with the same bytes. It starts at a
+    draw from the prior, as R-hat requires different starting points.
     """
     c, hmc = model.config, model.config.system.hmc
     log_density = model.log_density(x, labels)
@@ -60,7 +60,7 @@ def run_chains(
 
 
 def _origin(config: Config, k: int, images: int) -> dict[str, Any]:
-    """What a chain is a function of, apart from the pixels."""
+    """Everything that determines a chain, except the pixels."""
     names = ("dataset", "width", "prior_std", "warmup", "draws", "leapfrog", "seed")
     values = config.as_dict()
     return {"chain": k, "images": images, **{name: values[name] for name in names}}

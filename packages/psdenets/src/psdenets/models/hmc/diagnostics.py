@@ -78,7 +78,7 @@ def mixing(values: Tensor) -> Mixing:
 
 def _check(values: Tensor) -> None:
     if values.ndim != 3 or values.shape[0] < 1 or values.shape[1] < 4 or values.shape[2] < 1:
-        raise BadInput(f"expected (chains, draws, k) with 4 draws or more, got shape {tuple(values.shape)}")
+        raise BadInput(f"expected (chains, draws, k) with at least 4 draws, got shape {tuple(values.shape)}")
     if not torch.isfinite(values).all():
         raise BadInput("expected finite draws, got NaN or infinity")
     stuck = int((values == values[:1, :1]).all(1).all(0).sum())
@@ -134,7 +134,7 @@ def seconds_per_gradient(log_density: Callable[[Tensor], Tensor], w: Tensor, rep
 def refusal(dataset: str, cost: Cost, limit: float = _TWO_HOURS) -> None:
     """Raise BadInput with the estimate if a run would take longer than `limit` seconds."""
     if cost.seconds > limit:
-        raise BadInput(f"expected a data set that HMC can sweep in {duration(limit)}, got {dataset}: {cost}")
+        raise BadInput(f"expected a data set on which HMC takes at most {duration(limit)}, got {dataset}: {cost}")
 
 
 def duration(seconds: float) -> str:
