@@ -10,7 +10,7 @@ import pytest
 ROOT = Path(__file__).parents[1]
 TEXT = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
 MAPS = {block.partition("/")[0]: block.splitlines()[1:] for block in re.findall(r"```text\n(.*?)```", TEXT, re.DOTALL)}
-NAMED = re.findall(r"`((?:sdeweights|bnneval|psdenets|theory)/[\w/.]+)`", TEXT)
+NAMED = re.findall(r"`((?:sdeweights|bnneval|psdenets|theory)/[\w/.]*)`", TEXT)
 
 
 def names(package):
