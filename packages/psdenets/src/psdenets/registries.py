@@ -14,7 +14,7 @@ The values are strings, so that `--help` lists the names without importing torch
 from __future__ import annotations
 
 HIDDEN_DRIFTS = {
-    "strided": "psdenets.nn.hidden_drifts:Strided",
+    "strided": "psdenets.nn.hidden_drifts:strided",
     "3-1-3": "psdenets.nn.hidden_drifts:three_one_three",
     "3-3": "psdenets.nn.hidden_drifts:three_three",
 }

@@ -10,67 +10,45 @@ The activation comes between layers, and time is an extra input channel of every
 from __future__ import annotations
 
 from functools import partial
-from typing import final
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from psdenets.errors import BadInput
 from psdenets.nn.activations import ACTIVATIONS, Activation
 from psdenets.nn.fast.add_map import AddMap, add_map
 from psdenets.nn.fast.compiled import compiled_add_map
-from psdenets.nn.timed_conv import TimedConv, TimedConvTranspose
+from psdenets.nn.timed_conv import TimedConv, TimedConvTranspose, TimedSequence
 from psdenets.references import chosen
 from psdenets.registries import HIDDEN_DRIFTS
 
 
-@final
-class Strided(nn.Module):
+def strided(channels: int, width: int, activation: AddMap, generator: torch.Generator) -> TimedSequence:
     """The paper's f_h. Any height and width will do: odd ones are halved rounding up, and restored."""
-
-    def __init__(self, channels: int, width: int, activation: AddMap, generator: torch.Generator) -> None:
-        super().__init__()
-        self.first = TimedConv(channels, width, add=activation, generator=generator)
-        self.down = TimedConv(width, width, stride=2, add=activation, generator=generator)
-        self.up = TimedConvTranspose(width, width, add=activation, generator=generator)
-        self.last = TimedConv(width, channels, generator=generator)
-
-    def forward(self, t: Tensor, h: Tensor) -> Tensor:
-        """f_h at time t, of the shape of h."""
-        size = (h.shape[-2], h.shape[-1])
-        h = self.up(t, self.down(t, self.first(t, h)), size)
-        out: Tensor = self.last(t, h)
-        return out
+    return TimedSequence(
+        {
+            "first": TimedConv(channels, width, add=activation, generator=generator),
+            "down": TimedConv(width, width, stride=2, add=activation, generator=generator),
+            "up": TimedConvTranspose(width, width, add=activation, generator=generator),
+            "last": TimedConv(width, channels, generator=generator),
+        }
+    )
 
 
-@final
-class Plain(nn.Module):
-    """A sequence of convolutions with the given odd kernel sizes."""
-
-    def __init__(
-        self,
-        channels: int,
-        width: int,
-        activation: AddMap,
-        generator: torch.Generator,
-        kernels: tuple[int, ...],
-    ) -> None:
-        super().__init__()
-        sizes = [channels, *[width] * (len(kernels) - 1), channels]
-        adds = [activation] * (len(kernels) - 1) + [add_map()]
-        self.layers = nn.ModuleList(
-            TimedConv(sizes[i], sizes[i + 1], k, add=adds[i], generator=generator) for i, k in enumerate(kernels)
-        )
-
-    def forward(self, t: Tensor, h: Tensor) -> Tensor:
-        """f_h at time t, of the shape of h."""
-        for layer in self.layers:
-            h = layer(t, h)
-        return h
+def convolutions(
+    channels: int, width: int, activation: AddMap, generator: torch.Generator, kernels: tuple[int, ...]
+) -> TimedSequence:
+    """Convolutions of the given odd kernel sizes. Run directories depend on their names, layers.0, layers.1, ..."""
+    sizes = [channels, *[width] * (len(kernels) - 1), channels]
+    adds = [activation] * (len(kernels) - 1) + [add_map()]
+    layers = {
+        str(i): TimedConv(sizes[i], sizes[i + 1], k, add=adds[i], generator=generator) for i, k in enumerate(kernels)
+    }
+    return TimedSequence({"layers": TimedSequence(layers)})
 
 
-three_one_three = partial(Plain, kernels=(3, 1, 3))
-three_three = partial(Plain, kernels=(3, 3))
+three_one_three = partial(convolutions, kernels=(3, 1, 3))
+three_three = partial(convolutions, kernels=(3, 3))
 
 
 def hidden_drift(

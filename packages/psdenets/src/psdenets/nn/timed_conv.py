@@ -3,10 +3,8 @@
     conv([h, t 1]; [W, V]) + b  =  conv(h; W) + conv(t 1; V) + b
 
 The second term does not depend on h, so it is computed once per batch and no channel is concatenated. It is not
-constant over the image, because zero padding cuts the kernel at the borders. Pixel (i, j) sees the taps (a, b) with
-R[i, a] = C[j, b] = 1, and
-
-    map[i, j] = t sum_ab R[i, a] C[j, b] V[a, b] + b,     a product with a matrix of zeros and ones.
+constant over the image, because zero padding cuts the kernel at the borders. The matrix of zeros and ones in
+`psdenets.nn.taps` says which taps a pixel sees, and the map is a product with it.
 
 Order of the weights. The flat weight vector of a layer is [weight, time_weight, bias], each in row-major order:
 
@@ -21,8 +19,8 @@ order, and `weight = kernel.permute(0, 2, 3, 1)`. Run directories depend on this
 from __future__ import annotations
 
 import math
-from functools import lru_cache
-from typing import NamedTuple, final
+from collections.abc import Mapping
+from typing import final
 
 import torch
 from torch import Tensor, nn
@@ -30,8 +28,7 @@ from torch.nn import functional as F
 
 from psdenets.nn.fast.add_map import AddMap, add_map
 from psdenets.nn.fast.thin_conv import convolution
-
-Pair = tuple[int, int]
+from psdenets.nn.taps import Pair, Taps, taps_reached, taps_seen
 
 
 @final
@@ -123,6 +120,23 @@ class TimedConvTranspose(nn.Module):
         return f"{self.c_in}, {self.c_out}, k={self.k}, stride=2"
 
 
+@final
+class TimedSequence(nn.Module):
+    """Named layers one after the other. Transposed convolutions restore the height and width of the input."""
+
+    def __init__(self, layers: Mapping[str, nn.Module]) -> None:
+        super().__init__()
+        for name, layer in layers.items():
+            self.add_module(name, layer)
+
+    def forward(self, t: Tensor, h: Tensor) -> Tensor:
+        """The result at time t, a scalar."""
+        size = (h.shape[-2], h.shape[-1])
+        for layer in self.children():
+            h = layer(t, h, size) if isinstance(layer, TimedConvTranspose) else layer(t, h)
+        return h
+
+
 def time_map(t: Tensor, time_weight: Tensor, bias: Tensor, taps: Taps) -> Tensor:
     """What time and bias add to each pixel, (out, H, W), channels last in memory.
 
@@ -134,42 +148,6 @@ def time_map(t: Tensor, time_weight: Tensor, bias: Tensor, taps: Taps) -> Tensor
     """
     rows = torch.addmm(bias, taps.seen, (t * time_weight.reshape(len(bias), -1)).t())
     return rows.view(*taps.size, len(bias)).permute(2, 0, 1)
-
-
-class Taps(NamedTuple):
-    """The taps of a kernel that each pixel of a result of this size sees: zeros and ones, (H W, k k)."""
-
-    size: Pair
-    seen: Tensor
-
-
-@lru_cache(maxsize=256)
-def taps_seen(size: Pair, k: int, stride: int, dtype: torch.dtype, device: torch.device) -> Taps:
-    """Taps of a convolution. Along each axis, pixel i sees tap a if  0 <= i stride + a - k // 2 < n."""
-
-    def along(n: int) -> Tensor:
-        at = torch.arange(0, n, stride)[:, None] + torch.arange(k) - k // 2
-        return (at >= 0) & (at < n)
-
-    return _along_both_axes(along(size[0]), along(size[1]), dtype, device)
-
-
-@lru_cache(maxsize=256)
-def taps_reached(size: Pair, k: int, dtype: torch.dtype, device: torch.device) -> Taps:
-    """Taps of a transposed convolution with stride 2. Tap a reaches pixel i from pixel j if  2 j = i + k // 2 - a."""
-
-    def along(n: int) -> Tensor:
-        twice = torch.arange(n)[:, None] + k // 2 - torch.arange(k)
-        return (twice % 2 == 0) & (twice >= 0) & (twice < 2 * math.ceil(n / 2))
-
-    return _along_both_axes(along(size[0]), along(size[1]), dtype, device)
-
-
-def _along_both_axes(rows: Tensor, columns: Tensor, dtype: torch.dtype, device: torch.device) -> Taps:
-    """Taps of pixels from taps along each axis, (H, k) and (W, k)."""
-    with torch.inference_mode(False):  # cached tensors must work in training, even if inference asks for them first
-        seen = torch.einsum("ia,jb->ijab", rows.to(device, dtype), columns.to(device, dtype))
-        return Taps((len(rows), len(columns)), seen.flatten(2).flatten(0, 1).contiguous())
 
 
 def _in_usual_order(weight: Tensor) -> Tensor:
