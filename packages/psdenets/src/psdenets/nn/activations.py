@@ -11,11 +11,6 @@ from torch.nn import functional as F
 Activation = Callable[[Tensor], Tensor]
 
 
-def identity(z: Tensor) -> Tensor:
-    """z itself."""
-    return z
-
-
 def rbf(z: Tensor) -> Tensor:
     """exp(-z^2)."""
     return torch.exp(-z.square())

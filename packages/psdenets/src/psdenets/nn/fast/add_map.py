@@ -16,14 +16,16 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from psdenets.nn.activations import Activation, identity
+from psdenets.nn.activations import Activation
 from psdenets.nn.fast.switch import enabled
 
 AddMap = Callable[[Tensor, Tensor], Tensor]
 
 
-def add_map(activation: Activation = identity) -> AddMap:
-    """The function (x, m) -> activation(x + m)."""
+def add_map(activation: Activation | None = None) -> AddMap:
+    """The function (x, m) -> activation(x + m), or x + m without an activation."""
+    if activation is None:
+        return add if enabled() else torch.add
     if not enabled():
         return partial(plain, activation)
     return softplus if activation is F.softplus else partial(fast, activation)
@@ -34,9 +36,15 @@ def plain(activation: Activation, x: Tensor, m: Tensor) -> Tensor:
     return activation(x + m)
 
 
+def add(x: Tensor, m: Tensor) -> Tensor:
+    """x + m with the gradient of m as a matrix product."""
+    out: Tensor = _Add.apply(x, m)  # type: ignore[no-untyped-call]
+    return out
+
+
 def fast(activation: Activation, x: Tensor, m: Tensor) -> Tensor:
     """activation(x + m) with the gradient of m as a matrix product."""
-    return activation(_Add.apply(x, m))  # type: ignore[no-untyped-call]
+    return activation(add(x, m))
 
 
 def softplus(x: Tensor, m: Tensor) -> Tensor:
