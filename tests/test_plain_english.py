@@ -36,7 +36,7 @@ PLAIN = [
     "solver steps per block", "the steps a block takes", "half a second", "a line of an epoch", "blurred along a line at",
     "forward and backward", "w is None", "got None", "expected --cut none", "none of the samples", "it is none of these",
     "if there is one", "numbers that are trained", "resume with:", "so many paths that memory runs out", "besides",
-    "recommended", "amended", "hard", "where t1 < t < t2", "says", "the drift has to be split", "the argument `x` of f", "but it works for all", "```pip install```",
+    "recommended", "amended", "hard", "where t1 < t < t2", "says", "the drift has to be split", "the argument `x` of f", "but it works for all", "buffers, which are neither trained nor saved", "```pip install```",
 ]  # fmt: skip
 
 

@@ -138,7 +138,7 @@ def test_dense_noise_goes_through_torchsde(method):
 
 
 @pytest.mark.parametrize("method", ["srk", "milstein"])
-def test_dense_noise_that_depends_on_the_state_is_refused_where_torchsde_has_no_method(method):
+def test_dense_noise_that_depends_on_the_state_is_refused_if_torchsde_has_no_method(method):
     prior = Prior(lambda t, w: -w, lambda t, w: torch.diag_embed(1 + w**2))
     process = WeightProcess(W0, drift_for(Cut.full(), 3), prior, Cut.full())
     with pytest.raises(ValueError, match=f"expected a diagonal diffusion for torchsde:{method}, got a dense one"):

@@ -302,7 +302,7 @@ def test_running_averages_are_those_of_the_module_that_is_called():
 
 
 @pytest.mark.parametrize("vectorize", [False, True])
-def test_dropout_draws_anew_for_every_sample_and_never_in_evaluation(vectorize):
+def test_dropout_draws_a_mask_per_sample_and_none_in_evaluation(vectorize):
     net = nn.Sequential(nn.Linear(2, 2), nn.Dropout(0.5))
     w0, f_h = flatten(net)
     path = WeightProcess(w0, lambda t, w: 0 * w, Brownian(), Cut.sde_first(0.5, "fixed")).sample(2, samples=3)
@@ -326,7 +326,7 @@ def test_dropout_is_the_same_again_in_the_backward_pass_of_checkpoint(gradient):
     assert torch.equal(*(torch.autograd.grad(h.sum(), process.w0)[0] for h in (h1, plain)))
 
 
-def test_dropout_is_refused_where_states_are_computed_backwards():
+def test_dropout_is_refused_if_states_are_computed_backwards():
     w0, f_h = flatten(nn.Sequential(nn.Linear(2, 2), nn.Dropout(0.5)))
     path = WeightProcess(w0, lambda t, w: 0 * w, Brownian(), Cut.none()).sample(9)
     with pytest.raises(ValueError, match='expected f_h without random numbers such as dropout for gradient="adjoint"'):

@@ -307,7 +307,7 @@ def test_kl_is_the_left_point_sum_on_the_path_whatever_the_solver(solver, cut):
 
 
 def test_kl_carried_as_an_extra_coordinate_is_the_same_number():
-    # dk = 1/2 |u|^2 dt as a deterministic coordinate beside w, integrated by the same Euler steps
+    # dk = 1/2 |u|^2 dt as a further deterministic coordinate, integrated by the same Euler steps
     prior, n = Brownian(0.5), 12
     drift = lambda t, w: torch.sin(w) + t  # noqa: E731
     noise = draw(4, n, 1, 1 / n, generator=seeded())

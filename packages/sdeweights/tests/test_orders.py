@@ -20,7 +20,7 @@ TORCHSDE = [f"torchsde:{method}" for method in METHODS]
 def strong_errors(process, solver, coarsest, exact, paths, seed, finer=1):
     """Root mean square error at t = 1 on 5 grids, each half as fine as the next.
 
-    All see one Brownian motion, drawn on a grid ``finer`` times as fine as the finest of them.
+    All use one Brownian motion, drawn on a grid `finer` times as fine as the finest of them.
     """
     grid = Grid.of(process.cut, coarsest)
     finest = grid.refine(16 * finer)

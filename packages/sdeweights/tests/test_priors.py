@@ -81,7 +81,7 @@ def test_tensor_valued_priors_are_restricted_to_the_stochastic_coordinates():
     assert torch.equal(part.diffusion(t, w[[0, 2]]), sigma[[0, 2]])
 
 
-def test_prior_that_mixes_coordinates_is_evaluated_beside_the_deterministic_ones():
+def test_prior_that_mixes_coordinates_is_evaluated_along_the_deterministic_ones():
     # g of the stochastic weight is the deterministic weight, which grows as e^t: Var w_S(1) = int e^{2t} = (e^2 - 1) / 2.
     prior = Prior(lambda t, w: 0 * w, lambda t, w: w.flip(-1))
     drift = SplitDrift(lambda t, w: 0 * w, lambda t, w: w, [0], 2)

@@ -237,7 +237,7 @@ def test_without_noise_all_cuts_without_a_reset_coincide():
 
 
 @pytest.mark.parametrize("cut", CUTS, ids=str)
-def test_drift_is_evaluated_once_a_step_by_euler(cut):
+def test_drift_is_evaluated_once_per_step_by_euler(cut):
     assert process_for(cut).sample(10, 3, generator=seeded()).evaluations == 10
 
 

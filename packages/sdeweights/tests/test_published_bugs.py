@@ -98,6 +98,6 @@ def test_number_of_stochastic_steps_is_not_truncated(steps, ratio, count):
 
 
 def test_normals_are_those_of_the_weights_alone():
-    """There, a Brownian tree over activations, weights and KL draws 22 (d_x batch + 2 d_w) normals a step."""
+    """There, a Brownian tree over activations, weights and KL draws 22 (d_x batch + 2 d_w) normals per step."""
     process = WeightProcess(torch.zeros(19_978), lambda t, w: -w, OrnsteinUhlenbeck(), Cut.ode_first(0.1))
     assert process.sample(60, generator=seeded()).gaussians == 19_978 * 6

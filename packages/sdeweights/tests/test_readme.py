@@ -1,4 +1,4 @@
-"""The README's code runs, in the order in which it stands there."""
+"""The code in the README runs, in order."""
 
 import re
 from pathlib import Path

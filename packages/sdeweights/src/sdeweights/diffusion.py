@@ -1,6 +1,6 @@
 """The diffusion g(t, w) as a linear map of noise: scalar, diagonal or dense; its inverse and its derivatives.
 
-The shape of g(t, w) for one weight vector w of shape (d,) says which of them it is:
+The shape of g(t, w) for one weight vector w of shape (d,) determines which:
 
     () or (1,)   scalar      g(t, w) dB, the same factor for every coordinate
     (d,)         diagonal    g_i(t, w) dB_i
@@ -161,7 +161,7 @@ def _is_elementwise(diffusion: Field, t: Tensor, w: Tensor, noisy: Tensor) -> bo
 def _pull_back(diffusion: Field, t: Tensor, w: Tensor, cotangent: Tensor | None) -> Tensor:
     """J^T r with J = dg/dw; r of ones if `cotangent` is None.
 
-    By `torch.func`, which looks at g alone: `torch.autograd.grad` would walk through all earlier steps each time.
+    By `torch.func`, which differentiates only g: `torch.autograd.grad` would traverse all earlier steps each time.
     """
     g, pull = _linearised(lambda state: diffusion(t, state), w)
     r = torch.ones_like(g) if cotangent is None else cotangent.expand_as(g)

@@ -1,6 +1,6 @@
 """Weight paths: a group of weights is followed through the phases of a grid, as one state while it is deterministic.
 
-Weights that cannot see noise, those before t1 and w_D of a split drift, are integrated once, not once per sample.
+Weights that do not depend on noise, those before t1 and w_D of a split drift, are integrated once, not per sample.
 """
 
 from __future__ import annotations
@@ -108,14 +108,14 @@ def integrate(process: WeightProcess, plan: Plan) -> WeightPath:
 
 
 def _whole(process: WeightProcess, plan: Plan) -> tuple[Track, int]:
-    """All weights together."""
+    """Integrate all weights together."""
     drift = Counted(process.drift)
     sde = None if plan.noise is None else Sde.of(drift, process.prior, process.S, process.w0)
     return follow(process.w0, drift, sde, _reset(process, process.S), plan), drift.calls
 
 
 def _split(process: WeightProcess, plan: Plan) -> tuple[Track, int]:
-    """w_D once, then w_S for every sample."""
+    """Integrate w_D once, then w_S for every sample."""
     S, D = process.S, process.D
     restrict: Callable[[Tensor], Field] = process.drift.restrict  # type: ignore[attr-defined]
     f_S, f_D = Counted(restrict(S)), Counted(restrict(D))

@@ -105,7 +105,7 @@ class Prior(nn.Module):
         return value
 
     def drift(self, t: Tensor, w: Tensor) -> Tensor:
-        """f_p(t, w), of w's shape."""
+        """f_p(t, w), with the shape of w."""
         return self._drift(t, w)
 
     def diffusion(self, t: Tensor, w: Tensor) -> Tensor:
@@ -144,7 +144,7 @@ class OrnsteinUhlenbeck(Prior):
     Args:
         theta: rate of mean reversion, a number or (d,).
         mu: mean, a number or (d,).
-        sigma: diffusion, a number, (d,) or (d, d); an `nn.Parameter` is trained, for prior and posterior alike.
+        sigma: diffusion, a number, (d,) or (d, d); an `nn.Parameter` is trained, for both prior and posterior.
     """
 
     def __init__(self, theta: Value = 1.0, mu: Value = 0.0, sigma: Value = 1.0) -> None:

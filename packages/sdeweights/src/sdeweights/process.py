@@ -96,12 +96,12 @@ class WeightProcess(nn.Module):
         Args:
             steps: steps of the grid over [0, 1], distributed over the phases of the cut in proportion to their lengths;
                 or the grid itself, such as `Grid.of(cut, 30).refine(2)`.
-            samples: number of paths. Sample i depends on the generator's state and on i alone.
+            samples: number of paths. Sample i depends only on the state of the generator and on i.
             generator: source of the noise; torch's global one by default.
             solver: scheme of the stochastic phase: a name of `sdeweights.solvers` or a scheme. "euler" takes every
                 equation; "fused-euler" takes the paper's drift f_p + BottleneckDrift at half the cost.
             ode_solver: scheme of deterministic phases, and of the deterministic coordinates of a horizontal cut.
-            noise: Brownian increments to use instead of fresh ones; their number of samples replaces `samples`.
+            noise: Brownian increments to use instead of new ones; their number of samples replaces `samples`.
         """
         scheme, ode = find_sde_solver(solver), find_ode_solver(ode_solver)
         grid = steps.checked(self.cut) if isinstance(steps, Grid) else Grid.of(self.cut, steps)

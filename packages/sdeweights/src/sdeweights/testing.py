@@ -35,7 +35,7 @@ def observed_order(dts: Sequence[float], errors: Sequence[float]) -> float:
 
 
 def windows(smallest: float = 1e-3) -> st.SearchStrategy[tuple[float, float]]:
-    """Pairs 0 <= t1 < t2 <= 1 at least ``smallest`` apart; the ends 0 and 1 come often."""
+    """Pairs 0 <= t1 < t2 <= 1 at least `smallest` apart; the ends 0 and 1 are drawn often."""
     ends = st.one_of(st.sampled_from([0.0, 1.0]), st.floats(0.0, 1.0))
     return (
         st.tuples(ends, ends)
@@ -76,12 +76,12 @@ class TanhDrift(nn.Module):
         self.b = nn.Parameter(torch.randn(d, generator=generator, dtype=torch.float64))
 
     def forward(self, t: Tensor, w: Tensor) -> Tensor:
-        """f(t, w), of w's shape."""
+        """f(t, w), with the shape of w."""
         return torch.tanh(w) @ self.A.T + self.b * t - w
 
 
 def drift_for(cut: Cut, d: int, seed: int = 0) -> TanhDrift | SplitDrift:
-    """A stable drift of d weights that a cut accepts: split where the cut is horizontal."""
+    """A stable drift of d weights that a cut accepts: split if the cut is horizontal."""
     if not cut.splits(d):
         return TanhDrift(d, seed)
     S = cut.indices(d)

@@ -124,7 +124,7 @@ class Solution(NamedTuple):
     ) -> Self:
         """States (samples, d) stacked, and the KL from the gap f - f_p and g at the left end of every step.
 
-        If w is not finite the KL is not computed: the state is what the caller has to report, not what became of g.
+        If w is not finite the KL is not computed, so that the caller reports the state and not an error from g.
         """
         if not bool(torch.isfinite(states[-1].detach()).all()):
             return cls(torch.stack(list(states), 1), states[-1].sum(-1))

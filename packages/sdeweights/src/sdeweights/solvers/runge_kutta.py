@@ -1,7 +1,7 @@
 """Explicit Runge-Kutta schemes:  k_i = f(c_i, x + dt sum_j a_ij k_j),   x1 = x + dt sum_i b_i k_i.
 
 One family for the weights w and for the hidden state h along them. Inside a step, f takes the fraction c of the step
-that has passed; what time and weights are at c is the caller's business.
+that has passed; the caller supplies time and weights at c.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Any method of torchdiffeq for deterministic phases, adaptive ones included: ``ode_solver="torchdiffeq:dopri5"``."""
+"""Any method of torchdiffeq for deterministic phases, adaptive ones included: `ode_solver="torchdiffeq:dopri5"`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from itertools import pairwise
 import torch
 from torch import Tensor
 from torchdiffeq import odeint
-from torchdiffeq._impl.odeint import SOLVERS  # nowhere else does torchdiffeq say which methods it has
+from torchdiffeq._impl.odeint import SOLVERS  # torchdiffeq lists its methods only here
 
 from sdeweights.diffusion import Field
 from sdeweights.errors import NonFiniteState, norm
@@ -22,9 +22,9 @@ _FIXED_ORDERS = {"euler": 1.0, "midpoint": 2.0, "heun2": 2.0, "heun3": 3.0, "rk4
 class Torchdiffeq:
     """One method of torchdiffeq with its tolerances; fixed-step methods take one step between grid points.
 
-    Adaptive methods are called for one interval at a time and made to step onto its end. Left to themselves they
-    interpolate, and the interpolant is worse than the tolerance: at rtol 1e-7 and 100 grid points bosh3 was off by
-    3e-5; stepping onto the grid points it is within 3e-8.
+    Adaptive methods are called for one interval at a time and made to end a step at its end. By default they
+    interpolate, and the interpolant is less accurate than the tolerance: at rtol 1e-7 and 100 grid points bosh3 is off
+    by 3e-5; with steps that end at the grid points it is within 3e-8.
     """
 
     method: str

@@ -4,8 +4,8 @@ Time is counted in steps: with t = start + h s and B(t) = sqrt(h) W(s), the phas
 
     dw = h f ds + sqrt(h) g dW,     s = 0, 1, ..., n
 
-so that torchsde's steps of length 1 fall on the grid to the bit. Step lengths such as 0.1 add up with rounding, which
-leaves a last step of almost no length.
+so that torchsde's steps of length 1 hit the grid exactly. Step lengths such as 0.1 accumulate rounding errors, which
+leave a last step of almost no length.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ METHODS = _ITO | _STRATONOVICH
 
 @dataclass(frozen=True)
 class Torchsde:
-    """One method of torchsde. `log_ode` is given the mean of the Levy area, conditional on its noise."""
+    """One method of torchsde. `log_ode` receives the mean of the Levy area, conditional on its noise."""
 
     method: str
 
@@ -52,7 +52,7 @@ class Torchsde:
         return METHODS[self.method][0 if additive else 1]
 
     def check(self, sde: Sde, t: Tensor, w: Tensor) -> None:
-        """Raise ValueError for diagonal noise that mixes coordinates, and for what torchsde has no method for."""
+        """Raise ValueError for diagonal noise that mixes coordinates, and for noise that torchsde cannot handle."""
         if sde.kind is Kind.DENSE and not sde.additive and self.method in ("milstein", "srk"):
             raise ValueError(
                 f"expected a diagonal diffusion for torchsde:{self.method}, got a dense one that depends on w"
@@ -75,7 +75,7 @@ class Torchsde:
 
 
 class _InSteps:
-    """The equation with time counted in steps, in the form that torchsde takes."""
+    """The equation with time counted in steps, in the form that torchsde expects."""
 
     def __init__(self, sde: Sde, times: Sequence[float], w: Tensor, sde_type: str) -> None:
         self.sde_type = sde_type
