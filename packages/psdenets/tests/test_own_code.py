@@ -7,13 +7,14 @@ import sys
 
 import numpy as np
 import pytest
+import torch
 from PIL import Image
 
 from psdenets import BadInput, Config, build, load
 from psdenets.data import load_splits
 from psdenets.evaluate import main as evaluate
 from psdenets.predict import main as predict
-from psdenets.references import resolve
+from psdenets.references import resolve, restore, sources
 from psdenets.train import main
 
 CODE = """
@@ -23,7 +24,7 @@ from sklearn.datasets import load_digits
 from torch import nn
 
 from psdenets.models.likelihoods import Categorical
-from sdeweights import OrnsteinUhlenbeck
+from sdeweights import OrnsteinUhlenbeck, Prior
 
 
 class Drift(nn.Module):
@@ -54,11 +55,15 @@ class HalfTempered(Categorical):
         return 0.5 * super().mean_nll(outputs, targets)
 
 
+def sine(*, sigma, theta):
+    return Prior(lambda t, w: -theta * torch.sin(w), lambda t, w: sigma * torch.ones_like(w))
+
+
 def number(*args, **kwargs):
     return 3
 """
 OWN = ["--f-h", "mynets:Drift", "--prior", "mynets:prior", "--dataset", "mynets:load"]
-OWN += ["--likelihood", "mynets:HalfTempered", "--solver", "euler", "--ode-solver", "euler"]
+OWN += ["--likelihood", "mynets:HalfTempered"]
 BRIEF = ["--epochs", "1", "--width", "4", "--drift", "1-4-1", "--batch-size", "32", "--test-samples", "2"]
 
 
@@ -163,6 +168,8 @@ def test_code_that_changed_or_is_gone_is_refused_in_one_line(own, monkeypatch, c
         (["--f-h", "3-3", "--block", "3-3"], "expected either --f-h or --block, got both"),
         (["--solver", "nothing"], "expected solver to be one of"),
         (["--ode-solver", "nothing"], "expected ode_solver to be one of"),
+        (["--prior", "mynets:sine"], "another prior"),
+        (["--prior", "mynets:sine", "--piece", "4"], "choose --solver euler --ode-solver euler"),
         (["--prior", "brownian", "--theta", "2"], "expected --theta with --prior ou"),
     ],
 )
@@ -175,6 +182,26 @@ def test_a_mistake_in_a_reference_is_one_line(flags, message, own, capsys):
     assert not (own / "run").exists()
 
 
+def test_two_runs_may_have_files_of_the_same_name(tmp_path, monkeypatch):
+    """In one process, each run gets the code of its own file, inside a package as well."""
+    monkeypatch.chdir(tmp_path)
+    for name, value in (("a", 1), ("b", 2)):
+        (tmp_path / name / "pack").mkdir(parents=True)
+        (tmp_path / name / "pack" / "__init__.py").write_text("")
+        (tmp_path / name / "pack" / "mine.py").write_text(f"value = {value}\n")
+    recorded = []
+    for name in ("a", "b"):
+        monkeypatch.chdir(tmp_path / name)
+        for module in ("pack", "pack.mine"):
+            sys.modules.pop(module, None)
+        recorded.append(sources(["pack.mine:value"]))
+    values = []
+    for run in (*recorded, recorded[0]):
+        restore(run)
+        values.append(resolve("pack.mine:value"))
+    assert values == [1, 2, 1]
+
+
 def test_resolve_takes_any_module():
     assert resolve("math:pi") == pytest.approx(np.pi)
 
@@ -183,6 +210,21 @@ def test_a_brownian_prior_has_no_drift():
     process = build(Config(prior="brownian", width=2, drift="1-2-1")).deep_blocks[0].process
     w = process.w0.detach() + 1
     assert process.prior.drift(w.new_zeros(()), w).abs().max() == 0
+
+
+@pytest.mark.parametrize("schemes", [("euler", "euler"), ("heun", "rk4"), ("torchsde:euler", "torchdiffeq:midpoint")])
+def test_any_scheme_of_sdeweights_integrates_the_weights(schemes, own):
+    solver, ode_solver = schemes
+    config = Config(cut="vertical", ratio=0.5, prior="mynets:sine", width=2, drift="1-2-1", sigma=1.0,
+                    solver=solver, ode_solver=ode_solver)  # fmt: skip
+    block = build(config).deep_blocks[0]
+    path = block.draw(2, torch.Generator().manual_seed(0))
+    again = block.process.sample(
+        block.grid, 2, generator=torch.Generator().manual_seed(0), solver=solver, ode_solver=ode_solver
+    )
+    assert torch.equal(path.w, again.w)
+    euler = block.process.sample(block.grid, 2, generator=torch.Generator().manual_seed(0))
+    assert torch.allclose(path.w, euler.w, atol=1e-6) == (schemes == ("euler", "euler"))
 
 
 def test_a_data_set_of_ones_own_is_split_like_any_other(own):

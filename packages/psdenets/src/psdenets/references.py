@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import hashlib
 import importlib
-import importlib.util
 import re
 import sys
 from collections.abc import Iterable, Mapping
@@ -61,8 +60,11 @@ class Reference:
         return resolve(self.text)(*args, **kwargs)
 
 
-def _imported(name: str, reference: str) -> ModuleType:
-    sys.path.append(str(Path.cwd()))  # a console script does not search the current directory by itself
+def _imported(name: str, reference: str, first: Path | None = None) -> ModuleType:
+    """Import a module; `first` is a directory to search before Python's path, the current one is searched after it."""
+    before = list(sys.path)
+    sys.path[:] = [*([] if first is None else [str(first)]), *before, str(Path.cwd())]
+    importlib.invalidate_caches()
     try:
         return importlib.import_module(name)
     except ModuleNotFoundError as error:
@@ -74,7 +76,7 @@ def _imported(name: str, reference: str) -> ModuleType:
     except Exception as error:
         raise BadInput(f"importing {name} for {reference!r} failed: {type(error).__name__}: {error}") from error
     finally:
-        sys.path.pop()
+        sys.path[:] = before
 
 
 def sources(references: Iterable[str]) -> dict[str, dict[str, str]]:
@@ -82,7 +84,7 @@ def sources(references: Iterable[str]) -> dict[str, dict[str, str]]:
     found = {}
     for reference in references:
         name = reference.partition(":")[0]
-        file = Path(str(_imported(name, reference).__file__)).resolve()
+        file = _file_of(_imported(name, reference))
         found[name] = {"file": str(file), "sha256": _digest(file)}
     return found
 
@@ -91,33 +93,26 @@ def restore(recorded: Mapping[str, Mapping[str, str]]) -> None:
     """Import modules from the files that `sources` recorded; `BadInput` if a file is gone or has changed."""
     for name, source in recorded.items():
         file = Path(source["file"])
-        if file.is_file():
-            _load(name, file)
-        else:
-            loaded = _imported(name, name)
-            file = Path(str(loaded.__file__))
-        if _digest(file) != source["sha256"]:
+        root = file.parents[name.count(".") + (file.name == "__init__.py")]
+        _forget_other(name.partition(".")[0], root)
+        found = _file_of(_imported(name, name, root))
+        if _digest(found) != source["sha256"]:
             raise BadInput(
-                f"expected {file} as it was when the run began (SHA-256 {source['sha256'][:12]}...), "
-                f"got other content ({_digest(file)[:12]}...): restore that version of the file"
+                f"expected {found} as it was when the run began (SHA-256 {source['sha256'][:12]}...), "
+                f"got other content ({_digest(found)[:12]}...): restore that version of the file"
             )
 
 
-def _load(name: str, file: Path) -> None:
-    """Import a module from one file, replacing a module of the same name that came from another."""
-    present = sys.modules.get(name)
-    if present is not None and getattr(present, "__file__", None) == str(file):
-        return
-    spec = importlib.util.spec_from_file_location(name, file)
-    if spec is None or spec.loader is None:
-        raise BadInput(f"expected a Python file, got {file}")
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[name] = module
-    try:
-        spec.loader.exec_module(module)
-    except Exception as error:
-        del sys.modules[name]
-        raise BadInput(f"importing {file} failed: {type(error).__name__}: {error}") from error
+def _forget_other(top: str, root: Path) -> None:
+    """Drop a module or package, with all that it contains, that another run imported from another directory."""
+    present = sys.modules.get(top)
+    if present is not None and root not in _file_of(present).parents:
+        for name in [name for name in sys.modules if name.partition(".")[0] == top]:
+            del sys.modules[name]
+
+
+def _file_of(module: ModuleType) -> Path:
+    return Path(str(module.__file__)).resolve()
 
 
 def _digest(file: Path) -> str:

@@ -71,111 +71,46 @@ class System:
         return SYSTEMS[EnsembleOptions(member=flat.get("member", EnsembleOptions.member)).member]
 
 
-_DESCEND = Reference("psdenets.training.session:descend")
+def _at(place: str) -> Reference:
+    return Reference(f"psdenets.models.{place}")
+
+
+def _fit(place: str) -> Reference:
+    return Reference(f"psdenets.training.{place}")
+
+
+_DESCEND = _fit("session:descend")
 _RESNET: dict[str, Any] = {"blocks": "5-5-5", "width": 16, "lr": 3e-3, "batch_size": 128}
 _SMALL_RESNET: dict[str, Any] = {"digits": {"blocks": "1-1-1", "batch_size": 64}}  # 5-5-5 blocks are too deep for 8 x 8
 # At kappa = 1/2, the ELBO itself, mean-field networks of this size barely learn: the KL of 10^5 weights outweighs
 # 1,300 images. On the digits 0.05 is still too warm (ODENet: 94 % instead of 98 %).
 _COLD = 5e-3
+_CONVNET = {"blocks": "2-2", "width": 32, "lr": 3e-3, "kappa": _COLD}
 
-SYSTEMS: dict[str, System] = {
-    system.name: system
-    for system in (
-        System(
-            "psde",
-            "weights follow an SDE where the cut says so, an ODE elsewhere",
-            Reference("psdenets.models.psde:Classifier"),
-            _DESCEND,
-            PsdeOptions,
-        ),
-        System(
-            "sde-bnn",
-            "the fully stochastic network, --cut full",
-            Reference("psdenets.models.psde:Classifier"),
-            _DESCEND,
-            SdeBnnOptions,
-        ),
-        System(
-            "odenet",
-            "an ODENet: one w for all of depth",
-            Reference("psdenets.models.point:odenet"),
-            _DESCEND,
-            OdenetOptions,
-        ),
-        System(
-            "resnet32",
-            "the residual network for small images",
-            Reference("psdenets.models.point:resnet"),
-            _DESCEND,
-            Resnet32Options,
-            _RESNET,
-            _SMALL_RESNET,
-        ),
-        System(
-            "mfvi",
-            "a convolutional network with independent Gaussian weights",
-            Reference("psdenets.models.meanfield:convnet"),
-            _DESCEND,
-            MfviOptions,
-            {"blocks": "2-2", "width": 32, "lr": 3e-3, "kappa": _COLD},
-        ),
-        System(
-            "mfvi-resnet32",
-            "a ResNet with independent Gaussian weights",
-            Reference("psdenets.models.meanfield:resnet"),
-            _DESCEND,
-            MfviResnetOptions,
-            {**_RESNET, "kappa": _COLD},
-            _SMALL_RESNET,
-        ),
-        System(
-            "mfvi-odenet",
-            "an ODENet with independent Gaussian weights",
-            Reference("psdenets.models.meanfield:odenet"),
-            _DESCEND,
-            MfviOdenetOptions,
-            {"kappa": _COLD},
-        ),
-        System(
-            "mfvi-hyperodenet",
-            "an ODENet whose weights move in depth, with independent Gaussians for w0 and drift",
-            Reference("psdenets.models.meanfield:hyper_odenet"),
-            _DESCEND,
-            MfviHyperOdenetOptions,
-            {"kappa": 1e-3},
-        ),
-        System(
-            "vbll",
-            "a ResNet with independent Gaussians in its last layer",
-            Reference("psdenets.models.meanfield:last_layer"),
-            _DESCEND,
-            MfviResnetOptions,
-            {**_RESNET, "kappa": 0.5},
-            _SMALL_RESNET,
-        ),
-        System(
-            "resnet32-laplace",
-            "a ResNet with a Laplace approximation of its last layer",
-            Reference("psdenets.models.laplace:unfitted"),
-            Reference("psdenets.training.laplace:fit"),
-            LaplaceResnetOptions,
-            _RESNET,
-            _SMALL_RESNET,
-        ),
-        System(
-            "ensemble",
-            "several networks that differ by their seed (--member, --members)",
-            Reference("psdenets.models.ensemble:untrained"),
-            Reference("psdenets.training.ensemble:fit"),
-            EnsembleSystemOptions,
-        ),
-        System(
-            "hmc",
-            "Hamiltonian Monte Carlo over a small perceptron",
-            Reference("psdenets.models.hmc.model:HMC"),
-            Reference("psdenets.training.hmc:fit"),
-            HmcSystemOptions,
-            {"width": 20, "prior_std": 4.0},
-        ),
-    )
-}
+_ALL = (
+    System("psde", "weights follow an SDE where the cut says so, an ODE elsewhere",
+           _at("psde:Classifier"), _DESCEND, PsdeOptions),
+    System("sde-bnn", "the fully stochastic network, --cut full",
+           _at("psde:Classifier"), _DESCEND, SdeBnnOptions),
+    System("odenet", "an ODENet: one w for all of depth",
+           _at("point:odenet"), _DESCEND, OdenetOptions),
+    System("resnet32", "the residual network for small images",
+           _at("point:resnet"), _DESCEND, Resnet32Options, _RESNET, _SMALL_RESNET),
+    System("mfvi", "a convolutional network with independent Gaussian weights",
+           _at("meanfield:convnet"), _DESCEND, MfviOptions, _CONVNET),
+    System("mfvi-resnet32", "a ResNet with independent Gaussian weights",
+           _at("meanfield:resnet"), _DESCEND, MfviResnetOptions, {**_RESNET, "kappa": _COLD}, _SMALL_RESNET),
+    System("mfvi-odenet", "an ODENet with independent Gaussian weights",
+           _at("meanfield:odenet"), _DESCEND, MfviOdenetOptions, {"kappa": _COLD}),
+    System("mfvi-hyperodenet", "an ODENet whose weights move in depth, with independent Gaussians for w0 and drift",
+           _at("meanfield:hyper_odenet"), _DESCEND, MfviHyperOdenetOptions, {"kappa": 1e-3}),
+    System("vbll", "a ResNet with independent Gaussians in its last layer",
+           _at("meanfield:last_layer"), _DESCEND, MfviResnetOptions, {**_RESNET, "kappa": 0.5}, _SMALL_RESNET),
+    System("resnet32-laplace", "a ResNet with a Laplace approximation of its last layer",
+           _at("laplace:unfitted"), _fit("laplace:fit"), LaplaceResnetOptions, _RESNET, _SMALL_RESNET),
+    System("ensemble", "several networks that differ by their seed (--member, --members)",
+           _at("ensemble:untrained"), _fit("ensemble:fit"), EnsembleSystemOptions),
+    System("hmc", "Hamiltonian Monte Carlo over a small perceptron",
+           _at("hmc.model:HMC"), _fit("hmc:fit"), HmcSystemOptions, {"width": 20, "prior_std": 4.0}),
+)  # fmt: skip
+SYSTEMS: dict[str, System] = {system.name: system for system in _ALL}

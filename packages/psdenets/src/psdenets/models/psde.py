@@ -5,7 +5,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple, cast, final
 
@@ -22,8 +23,11 @@ from psdenets.nn.heads import HeadWeights, head_of
 from psdenets.nn.hidden_drifts import hidden_drift
 from psdenets.nn.scales import block_shapes, first_of_scales, lifted
 from psdenets.nn.space_to_depth import space_to_depth
+from psdenets.options.process import ProcessOptions
+from psdenets.registries import PRIORS
 from psdenets.seeds import generator as generator_at
 from sdeweights import (
+    NonFiniteState,
     Prefix,
     PriorPlus,
     WeightPath,
@@ -137,6 +141,17 @@ def _process(config: Config, w0: Tensor, cut: Cut, generator: torch.Generator) -
     return WeightProcess(w0, PriorPlus(prior, net), prior, cut)
 
 
+@torch.no_grad()
+def _try_solvers(config: Config, blocks: Sequence[DeepBlock]) -> None:
+    """Draw once if the prior or a scheme is not a default one, so that a scheme that does not fit is reported early."""
+    options = config.system.process
+    if options.prior in PRIORS and options.solver == options.ode_solver == ProcessOptions.solver:
+        return
+    for block in blocks:
+        with suppress(NonFiniteState):  # the first training step reports it
+            block.draw(1, torch.Generator().manual_seed(0))
+
+
 @final
 class Classifier(ImageClassifier):
     """A multi-scale classifier: scales of blocks with space-to-depth between them, and a linear head.
@@ -153,8 +168,10 @@ class Classifier(ImageClassifier):
                 DeepBlock(config, shape[0], cut, generator_at(config.seed, "block", b))
                 for b, (shape, cut) in enumerate(zip(shapes, cuts, strict=True))
             )
-        except ValueError as error:  # a share of less than one weight, say
-            raise BadInput(str(error)) from None
+            _try_solvers(config, self.deep_blocks)
+        except ValueError as error:  # a share of less than one weight, or a scheme that does not fit the equation
+            hint = "; choose --solver euler --ode-solver euler" if "fused-euler" in str(error) else ""
+            raise BadInput(f"{error}{hint}") from None
         self.squeezed_before = first_of_scales(config)
         channels, height, width = shapes[-1]
         features = channels * height * width

@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
-from psdenets.options.fields import above, at_least, check, option
+from psdenets.options.fields import Group, above, at_least, option
 
 
 @dataclass(frozen=True)
-class MeanFieldOptions:
+class MeanFieldOptions(Group):
     """Independent Gaussians for the weights of a network."""
 
     group: ClassVar[str] = "other systems"
@@ -20,12 +20,9 @@ class MeanFieldOptions:
         "local", "mean-field linear layers in training: draw outputs per image (local), or the weights"
     )
 
-    def __post_init__(self) -> None:
-        check(self)
-
 
 @dataclass(frozen=True)
-class EnsembleOptions:
+class EnsembleOptions(Group):
     """Networks that differ by their seed."""
 
     group: ClassVar[str] = "other systems"
@@ -33,12 +30,9 @@ class EnsembleOptions:
     member: Literal["resnet32", "odenet"] = option("resnet32", "the system that an ensemble consists of")
     members: int = option(3, "number of members of an ensemble", at_least(1))
 
-    def __post_init__(self) -> None:
-        check(self)
-
 
 @dataclass(frozen=True)
-class LaplaceOptions:
+class LaplaceOptions(Group):
     """Laplace approximation of the last layer."""
 
     group: ClassVar[str] = "other systems"
@@ -49,12 +43,9 @@ class LaplaceOptions:
     )
     laplace_of: str | None = option(None, "take the network of this finished resnet32 run instead of training one")
 
-    def __post_init__(self) -> None:
-        check(self)
-
 
 @dataclass(frozen=True)
-class HmcOptions:
+class HmcOptions(Group):
     """Hamiltonian Monte Carlo over a small perceptron."""
 
     group: ClassVar[str] = "other systems"
@@ -64,6 +55,3 @@ class HmcOptions:
     warmup: int = option(200, "HMC transitions per chain that adapt step size and mass, and are discarded", at_least(1))
     draws: int = option(200, "HMC transitions per chain that are kept", at_least(1))
     leapfrog: int = option(50, "leapfrog steps per HMC transition", at_least(1))
-
-    def __post_init__(self) -> None:
-        check(self)

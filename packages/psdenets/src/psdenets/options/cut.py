@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 from psdenets.errors import BadInput
-from psdenets.options.fields import OPEN_UNIT, SIZES, Rule, check, flag, option
+from psdenets.options.fields import OPEN_UNIT, SIZES, Group, Rule, flag, option
 
 
 @dataclass(frozen=True)
-class CutOptions:
+class CutOptions(Group):
     """Which weights are noisy, and over which part of depth.
 
     Example:
@@ -42,7 +42,7 @@ class CutOptions:
     )
 
     def __post_init__(self) -> None:
-        check(self)
+        super().__post_init__()
         for name in ("t1", "t2"):
             if getattr(self, name) is not None and not self.vertical:
                 raise BadInput(_only_with(name, "vertical or both", self.cut))
@@ -115,7 +115,6 @@ class CutOptions:
         }[self.cut]
 
     def idle(self) -> dict[str, str]:
-        """Options that have no effect given the others, with the message for someone who sets them."""
         found = {}
         if not self.vertical:
             for name in ("ratio", "order", "at_t2", "scope", "sde_steps"):

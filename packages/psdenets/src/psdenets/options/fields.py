@@ -7,7 +7,8 @@ import math
 import types
 import typing
 from collections.abc import Callable, Mapping
-from typing import Any, Literal, NamedTuple
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal, NamedTuple
 
 from psdenets.errors import BadInput
 from psdenets.references import is_reference
@@ -71,6 +72,20 @@ def check(group: Any) -> None:
         if value is not None and rule is not None and not rule.holds(value):
             shown = repr(value) if isinstance(value, str) else value
             raise BadInput(f"expected {flag(item.name)} {rule.words}, got {shown}")
+
+
+@dataclass(frozen=True)
+class Group:
+    """A group of options, checked when it is built."""
+
+    group: ClassVar[str]
+
+    def __post_init__(self) -> None:
+        check(self)
+
+    def idle(self) -> dict[str, str]:
+        """Options that have no effect given the others, with the message for someone who sets them."""
+        return {}
 
 
 def _is(value: Any, kind: Any) -> bool:

@@ -5,23 +5,20 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
-from psdenets.options.fields import SIZES, above, at_least, check, option
+from psdenets.options.fields import SIZES, Group, above, at_least, option
 from psdenets.registries import HIDDEN_DRIFTS
 
 ADAPTIVE = ("bosh3", "dopri5", "dopri8")
 
 
 @dataclass(frozen=True)
-class NetOptions:
+class NetOptions(Group):
     """Size of a network."""
 
     group: ClassVar[str] = "network"
 
     blocks: str = option("1", 'blocks per scale, e.g. "2-2-2"; images are halved between scales', SIZES)
     width: int = option(32, "channels inside f_h, or of the first scale of a ResNet", at_least(1))
-
-    def __post_init__(self) -> None:
-        check(self)
 
     @property
     def scales(self) -> tuple[int, ...]:
@@ -30,7 +27,7 @@ class NetOptions:
 
 
 @dataclass(frozen=True)
-class FlowOptions:
+class FlowOptions(Group):
     """Hidden drift f_h, and the scheme that integrates h."""
 
     group: ClassVar[str] = "network"
@@ -52,16 +49,12 @@ class FlowOptions:
     atol: float = option(1e-3, "absolute tolerance of an adaptive scheme", above(0))
     compile: bool = option(False, "compile the activations; needs a C++ compiler, and seconds for every image shape")
 
-    def __post_init__(self) -> None:
-        check(self)
-
     @property
     def adaptive(self) -> bool:
         """Whether the scheme of h chooses its own steps."""
         return self.hidden_method in ADAPTIVE
 
     def idle(self) -> dict[str, str]:
-        """Options that have no effect given the others, with the message for someone who sets them."""
         found: dict[str, str] = {}
         if not self.adaptive:
             message = f"expected --rtol and --atol with an adaptive scheme, got --hidden-method {self.hidden_method}"
@@ -72,12 +65,9 @@ class FlowOptions:
 
 
 @dataclass(frozen=True)
-class ResnetOptions:
+class ResnetOptions(Group):
     """What only a ResNet has."""
 
     group: ClassVar[str] = "other systems"
 
     norm: Literal["batch", "group", "none"] = option("batch", "normalisation layers of a ResNet")
-
-    def __post_init__(self) -> None:
-        check(self)

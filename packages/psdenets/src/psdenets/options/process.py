@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
-from psdenets.options.fields import SIZES, above, at_least, check, option
+from psdenets.options.fields import SIZES, Group, above, at_least, option
 from psdenets.registries import PRIORS
 
 
 @dataclass(frozen=True)
-class ProcessOptions:
+class ProcessOptions(Group):
     """Prior, posterior drift f_q, solvers and gradient."""
 
     group: ClassVar[str] = "weight process"
@@ -30,16 +30,12 @@ class ProcessOptions:
     )
     gradient: Literal["backprop", "checkpoint", "adjoint"] = option("backprop", "what the backward pass keeps")
 
-    def __post_init__(self) -> None:
-        check(self)
-
     def idle(self) -> dict[str, str]:
-        """Options that have no effect given the others, with the message for someone who sets them."""
         return {"theta": "expected --theta with --prior ou, got --prior brownian"} if self.prior == "brownian" else {}
 
 
 @dataclass(frozen=True)
-class HeadOptions:
+class HeadOptions(Group):
     """The last linear layer."""
 
     group: ClassVar[str] = "head"
@@ -48,10 +44,6 @@ class HeadOptions:
     prior_std: float = option(0.1, "prior N(0, std^2) of mean-field and HMC weights", above(0))
     log_std: float = option(-4.0, "initial log standard deviation of mean-field weights")
 
-    def __post_init__(self) -> None:
-        check(self)
-
     def idle(self) -> dict[str, str]:
-        """Options that have no effect given the others, with the message for someone who sets them."""
         message = "expected --prior-std and --log-std with --head meanfield, got a deterministic head"
         return {} if self.head == "meanfield" else {"prior_std": message, "log_std": message}

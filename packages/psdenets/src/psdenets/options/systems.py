@@ -80,8 +80,7 @@ class SystemOptions:
 
     def idle(self) -> dict[str, str]:
         """Options that have no effect given the others, with the message for someone who sets them."""
-        groups = [group for group in groups_of(self) if hasattr(group, "idle")]
-        return {name: message for group in groups for name, message in group.idle().items()}
+        return {name: message for group in groups_of(self) for name, message in group.idle().items()}
 
 
 @dataclass(frozen=True)

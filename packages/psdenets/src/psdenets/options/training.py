@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
-from psdenets.options.fields import Rule, above, at_least, check, option
+from psdenets.options.fields import Group, Rule, above, at_least, option
 from psdenets.registries import LIKELIHOODS
 
 
 @dataclass(frozen=True)
-class PredictionOptions:
+class PredictionOptions(Group):
     """What the outputs of a network mean, and how many weight samples are averaged."""
 
     group: ClassVar[str] = "training"
@@ -22,12 +22,9 @@ class PredictionOptions:
     )
     test_samples: int = option(16, "weight samples of the final evaluation", at_least(1))
 
-    def __post_init__(self) -> None:
-        check(self)
-
 
 @dataclass(frozen=True)
-class TrainingOptions:
+class TrainingOptions(Group):
     """Adam, epoch after epoch."""
 
     group: ClassVar[str] = "training"
@@ -65,9 +62,6 @@ class TrainingOptions:
         30.0, "time between checkpoints inside an epoch; 0 writes one after every step", at_least(0)
     )
 
-    def __post_init__(self) -> None:
-        check(self)
-
     def kl_weight(self, noisy_share: float) -> float:
         """kappa: that of the flag, or base / noisy share as in the paper's Table 5."""
         if self.kappa is not None:
@@ -75,7 +69,6 @@ class TrainingOptions:
         return self.kappa_base / noisy_share if noisy_share > 0 else self.kappa_base
 
     def idle(self) -> dict[str, str]:
-        """Options that have no effect given the others, with the message for someone who sets them."""
         if self.max_seconds_of is None:
             return {}
         return {"max_seconds": "expected either --max-seconds or --max-seconds-of, got both"}
