@@ -10,11 +10,12 @@ import pytest
 import torch
 from PIL import Image
 
-from psdenets import Config, build, evaluate, predict
+from psdenets import BadInput, Config, build, evaluate, predict
 from psdenets.data import load_splits
 from psdenets.data.spec import ImageSpec
 from psdenets.runs.directory import RunDir
 from psdenets.runs.files import read_json, read_lines
+from psdenets.runs.results import History, write_results
 from psdenets.runs.weights import save_weights
 from psdenets.train import main
 from psdenets.training.checkpoint import Checkpoints
@@ -107,3 +108,14 @@ def test_weights_that_become_nan_end_training_as_divergence():
     torch.nn.init.constant_(trainer.model.head.weight, math.nan)
     with pytest.raises(Diverged, match="evaluation after epoch 1: expected finite logits"):
         trainer.finish_epoch(lambda: None)
+
+
+def test_a_final_evaluation_that_is_not_finite_is_bad_input_and_leaves_the_run_unfinished(tmp_path):
+    config = Config(**HUGE_STEPS)
+    splits = load_splits(config)
+    model = build(config)
+    torch.nn.init.constant_(model.head.weight, math.nan)
+    run = RunDir(tmp_path / "run")
+    with pytest.raises(BadInput, match="cannot evaluate the trained network in .*: expected finite logits"):
+        write_results(run, config, model, splits.test, History([], 0.0, {"epochs": 0}))
+    assert not run.finished

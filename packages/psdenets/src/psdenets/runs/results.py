@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from psdenets.errors import BadInput
 from psdenets.runs.directory import RunDir, versions
 from psdenets.runs.files import atomically, write_json
 from psdenets.runs.html_report import write_report
@@ -15,6 +16,7 @@ from psdenets.runs.plots import draw_plots
 from psdenets.runs.predictions import Predictions, predict
 from psdenets.runs.weights import save_weights
 from psdenets.seeds import generator
+from sdeweights import NonFiniteState
 
 if TYPE_CHECKING:
     from psdenets.config import Config
@@ -35,7 +37,10 @@ class History(NamedTuple):
 def write_results(run: RunDir, config: Config, model: ImageClassifier, test: Images, history: History) -> str:
     """Evaluate the model on the test images, write all results, and return the summary to print."""
     atomically(run.file("model.safetensors"), lambda path: save_weights(model.state_dict(), path))
-    predictions = predict(model, test, config.system.final_samples, generator(config.seed, "final"))
+    try:
+        predictions = predict(model, test, config.system.final_samples, generator(config.seed, "final"))
+    except NonFiniteState as error:
+        raise BadInput(f"cannot evaluate the trained network in {run.path}: {error}") from None
     metrics = {
         **predictions.metrics(),
         "seconds": round(history.seconds, 3),
