@@ -13,6 +13,7 @@ import typing
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from difflib import get_close_matches
+from functools import cache
 from typing import Any, NamedTuple
 
 from psdenets.errors import BadInput
@@ -133,6 +134,7 @@ class Known(NamedTuple):
     registry: Mapping[str, str] | None
 
 
+@cache
 def known_options() -> dict[str, Known]:
     """All options of all systems, by flat name."""
     found = {}

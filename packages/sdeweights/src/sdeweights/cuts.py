@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import cached_property
 from numbers import Integral, Real
 from typing import Self
 
@@ -100,7 +101,7 @@ class Cut:
         """Whether w_S is reset at t2."""
         return self.at_t2 != AtT2.CONTINUE
 
-    @property
+    @cached_property
     def deterministic(self) -> bool:
         """Whether S is empty."""
         return self.stochastic in (0.0, ())

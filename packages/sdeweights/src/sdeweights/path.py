@@ -52,12 +52,12 @@ class WeightPath:
         if not self.times:
             object.__setattr__(self, "times", tuple(self.ts.double().tolist()))
 
-    @property
+    @cached_property
     def samples(self) -> int:
         """Number of samples."""
         return len(self.w)
 
-    @property
+    @cached_property
     def steps(self) -> int:
         """Number of steps."""
         return len(self.ts) - 1

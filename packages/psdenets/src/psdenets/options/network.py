@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import ClassVar, Literal
 
 from psdenets.options.fields import SIZES, Group, above, at_least, option
@@ -20,7 +21,7 @@ class NetOptions(Group):
     blocks: str = option("1", 'blocks per scale, e.g. "2-2-2"; images are halved between scales', SIZES)
     width: int = option(32, "channels inside f_h, or of the first scale of a ResNet", at_least(1))
 
-    @property
+    @cached_property
     def scales(self) -> tuple[int, ...]:
         """Blocks per scale: "2-2-2" is (2, 2, 2)."""
         return tuple(int(part) for part in self.blocks.split("-"))

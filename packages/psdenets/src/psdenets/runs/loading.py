@@ -41,4 +41,4 @@ def read_config(run_dir: str | Path) -> tuple[Config, ImageSpec]:
 
 def _uncompiled(config: Config) -> Config:
     """Without compiled activations: the machine that loads a run may have no compiler."""
-    return config.replace(compile=False) if "compile" in config.as_dict() else config
+    return config.replace(compile=False) if config.as_dict().get("compile") else config

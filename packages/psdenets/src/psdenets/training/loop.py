@@ -95,6 +95,7 @@ class Trainer:
         )
         self.optimizer = _adam(self.model, self.options)
         self.at = Position()
+        self.kl_weight: float = config.system.kl_weight or 0.0
         self.batches = n_train // self.options.batch_size
         self.steps = self.batches * self.options.epochs
         self._start_epoch()
@@ -109,9 +110,10 @@ class Trainer:
         started = time.perf_counter()
         options, at = self.options, self.at
         x, labels = self._batch()
+        share = rate(options.schedule, at.step / self.steps)
         for group in self.optimizer.param_groups:
-            group["lr"] = group["share"] * options.lr * rate(options.schedule, at.step / self.steps)
-        kappa = kappa_at(at.step / self.batches, self.config.system.kl_weight or 0.0, options.kappa_warmup)
+            group["lr"] = group["share"] * options.lr * share
+        kappa = kappa_at(at.step / self.batches, self.kl_weight, options.kappa_warmup)
         try:
             self.optimizer.zero_grad()
             losses: Losses = self.losses(x, labels, generator(self.config.seed, "noise", at.step), kappa)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import torch
 from torch import Tensor
@@ -34,7 +35,7 @@ class RungeKutta:
     a: tuple[tuple[float, ...], ...]
     b: tuple[float, ...]
 
-    @property
+    @cached_property
     def left_only(self) -> bool:
         """Whether a step evaluates f at its left end only."""
         return self.c == (0.0,)
