@@ -21,7 +21,7 @@ import sys
 from pathlib import Path
 
 STEPS = (16, 32, 64, 128, 256)
-CASES = (("backprop", "euler"), ("checkpoint", "euler"), ("adjoint", "reversible_heun"), ("adjoint", "euler"))
+CASES = (("backprop", "euler"), ("checkpoint", "euler"), ("adjoint", "reversible_heun"))
 STATE_BYTES = 2_000_000 * 4
 
 

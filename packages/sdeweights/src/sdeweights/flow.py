@@ -16,7 +16,7 @@ from sdeweights.errors import NonFiniteState, norm
 from sdeweights.functional import Functional, HiddenDrift, OverSamples, as_hidden_drift
 from sdeweights.gradients import MODES
 from sdeweights.grid import as_float
-from sdeweights.hidden import SCHEMES, PathStep, State
+from sdeweights.hidden import SCHEMES, PathStep, ReversibleScheme, State
 from sdeweights.path import WeightPath
 from sdeweights.solvers.torchdiffeq_adapter import Torchdiffeq
 
@@ -42,7 +42,7 @@ def flow(
     f_h: HiddenDrift | nn.Module,
     h0: Tensor | Prefix,
     path: WeightPath,
-    method: str = "euler",
+    method: str | None = None,
     gradient: str = "backprop",
     *,
     per_sample: bool | None = None,
@@ -57,7 +57,8 @@ def flow(
             returned for a path that agrees with this one on these steps.
         path: weights.
         method: "euler", "midpoint", "rk4", "reversible_heun", one step each between grid points, or
-            "torchdiffeq:dopri5" and the like (with backprop only).
+            "torchdiffeq:dopri5" and the like (with backprop only). By default "euler", or "reversible_heun" with the
+            adjoint, which accepts no other: the others cannot recompute their states backward.
         gradient: "backprop", "checkpoint" or "adjoint"; see `sdeweights.gradients`.
         per_sample: whether h0 has a sample axis. By default it has one if there are two samples or more, and h0 has
             three axes or more of which the first is as long as there are samples; h0 with four axes, which may be as
@@ -75,7 +76,11 @@ def flow(
 
 
 def shared_prefix(
-    f_h: HiddenDrift | nn.Module, h0: Tensor, path: WeightPath, method: str = "euler", gradient: str = "backprop"
+    f_h: HiddenDrift | nn.Module,
+    h0: Tensor,
+    path: WeightPath,
+    method: str | None = None,
+    gradient: str = "backprop",
 ) -> Prefix:
     """The steps of `flow` that all samples take together, for use with this path and others that agree on them.
 
@@ -119,11 +124,18 @@ def _has_samples(h0: Tensor, path: WeightPath, per_sample: bool | None) -> bool:
 
 
 def _runner(
-    f_h: HiddenDrift | nn.Module, path: WeightPath, method: str, gradient: str, vectorize: bool = False
+    f_h: HiddenDrift | nn.Module, path: WeightPath, method: str | None, gradient: str, vectorize: bool = False
 ) -> _Run:
     if gradient not in MODES:
         raise ValueError(f"expected gradient to be one of {', '.join(MODES)}, got {gradient!r}")
+    if method is None:
+        method = "reversible_heun" if gradient == "adjoint" else "euler"
     if method in SCHEMES:
+        if gradient == "adjoint" and not isinstance(SCHEMES[method], ReversibleScheme):
+            raise ValueError(
+                f'expected method="reversible_heun" with gradient="adjoint", got {method!r}, which cannot recompute '
+                'its states backward; gradient="checkpoint" takes any method'
+            )
         return _Stepwise(as_hidden_drift(f_h), path, method, gradient, vectorize)
     if not isinstance(method, str) or not method.startswith("torchdiffeq:"):
         raise ValueError(f"expected method to be one of {', '.join(SCHEMES)}, torchdiffeq:METHOD, got {method!r}")
@@ -195,8 +207,7 @@ class _Stepwise(_Run):
     def __init__(self, f_h: HiddenDrift, path: WeightPath, method: str, gradient: str, vectorize: bool) -> None:
         super().__init__(f_h, path, method)
         self.scheme, self.mode, self.vectorize = SCHEMES[method], MODES[gradient], vectorize
-        # Going back a step needs the weights at its end, and those of the last step that Euler shares differ.
-        left_only = self.scheme.left_only and gradient != "adjoint"
+        left_only = self.scheme.left_only
         self.shared = min(max(path.shared + left_only, 0), self.end)
         self.steps = _steps_of(path, f_h if left_only and not vectorize else None)
 

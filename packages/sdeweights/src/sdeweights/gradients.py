@@ -30,7 +30,7 @@ def checkpoint(f_h: HiddenDrift, scheme: HiddenScheme, steps: Sequence[PathStep]
 
 
 def adjoint(f_h: HiddenDrift, scheme: HiddenScheme, steps: Sequence[PathStep], state: State) -> State:
-    """States computed backward by the scheme's `backward`: gradients are as exact as that is."""
+    """States computed backward by a `ReversibleScheme`: gradients equal those of `backprop` up to rounding."""
     if not steps:
         return state
     parameters = tuple(p for p in f_h.parameters() if p.requires_grad) if isinstance(f_h, nn.Module) else ()
