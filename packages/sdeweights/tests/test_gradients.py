@@ -7,7 +7,7 @@ from torch import nn
 from sdeweights import Brownian, Cut, OrnsteinUhlenbeck, Prior, PriorPlus, WeightProcess, flow, shared_prefix
 from sdeweights.hidden import SCHEMES
 from sdeweights.solvers import SDE_SOLVERS
-from sdeweights.testing import drift_for, observed_order, seeded
+from sdeweights.testing import drift_for, seeded
 
 GENERAL = [name for name in SDE_SOLVERS if not name.startswith("fused")]  # take every equation
 

@@ -81,7 +81,8 @@ class DeepBlock(nn.Module):
         w0, self.f_h = flatten(net)
         self.process = _process(config, flow.gain * w0, cut, generator)
         self.channels, self.grid = channels, grid_of(config, cut)
-        self.method, self.gradient = flow.hidden_method, config.system.process.gradient
+        self.gradient = config.system.process.gradient
+        self.method = flow.method(self.gradient)
         self.solver = sde_solver(config.system.process.solver)
         self.ode_solver = ode_solver(config.system.process.ode_solver)
 

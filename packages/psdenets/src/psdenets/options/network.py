@@ -10,6 +10,7 @@ from psdenets.options.fields import SIZES, Group, above, at_least, option
 from psdenets.registries import HIDDEN_DRIFTS
 
 ADAPTIVE = ("bosh3", "dopri5", "dopri8")
+REVERSIBLE = "reversible_heun"  # the one scheme that recomputes its states backward exactly
 
 
 @dataclass(frozen=True)
@@ -43,12 +44,20 @@ class FlowOptions(Group):
     augment_channels: int = option(4, "zero channels added to the image", at_least(0))
     squeeze_input: int = option(1, "space-to-depth steps before the first block", at_least(0))
     steps: int = option(6, "solver steps per block", at_least(1))
-    hidden_method: Literal["euler", "midpoint", "rk4", "reversible_heun", "bosh3", "dopri5", "dopri8"] = option(
-        "euler", "scheme of the hidden state; bosh3, dopri5, dopri8 choose their own steps"
+    hidden_method: Literal["auto", "euler", "midpoint", "rk4", "reversible_heun", "bosh3", "dopri5", "dopri8"] = option(
+        "auto",
+        "scheme of the hidden state; auto is euler, or reversible_heun with --gradient adjoint, which takes no other; "
+        "bosh3, dopri5, dopri8 choose their own steps",
     )
     rtol: float = option(1e-3, "relative tolerance of an adaptive scheme", above(0))
     atol: float = option(1e-3, "absolute tolerance of an adaptive scheme", above(0))
     compile: bool = option(False, "compile the activations; needs a C++ compiler, and seconds for every image shape")
+
+    def method(self, gradient: str = "backprop") -> str:
+        """The scheme of h. The adjoint needs a reversible one."""
+        if self.hidden_method == "auto":
+            return REVERSIBLE if gradient == "adjoint" else "euler"
+        return self.hidden_method
 
     @property
     def adaptive(self) -> bool:

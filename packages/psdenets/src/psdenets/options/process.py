@@ -28,7 +28,9 @@ class ProcessOptions(Group):
     ode_solver: str = option(
         "fused-euler", "scheme of deterministic phases: fused-euler, euler, midpoint, rk4, torchdiffeq:METHOD"
     )
-    gradient: Literal["backprop", "checkpoint", "adjoint"] = option("backprop", "what the backward pass keeps")
+    gradient: Literal["backprop", "checkpoint", "adjoint"] = option(
+        "backprop", "the backward pass keeps all states, every few (checkpoint), or the last and recomputes (adjoint)"
+    )
 
     def idle(self) -> dict[str, str]:
         return {"theta": "expected --theta with --prior ou, got --prior brownian"} if self.prior == "brownian" else {}

@@ -13,7 +13,7 @@ from typing import Any
 from psdenets.errors import BadInput
 from psdenets.options.baselines import EnsembleOptions, HmcOptions, LaplaceOptions, MeanFieldOptions
 from psdenets.options.cut import CutOptions
-from psdenets.options.network import FlowOptions, NetOptions, ResnetOptions
+from psdenets.options.network import REVERSIBLE, FlowOptions, NetOptions, ResnetOptions
 from psdenets.options.parts import flattened, groups_of, part
 from psdenets.options.process import HeadOptions, ProcessOptions
 from psdenets.options.training import PredictionOptions, TrainingOptions
@@ -39,10 +39,13 @@ class SystemOptions:
     flow: FlowOptions | None = None
     resnet: ResnetOptions | None = None
     mean_field: MeanFieldOptions | None = None
+    process: ProcessOptions | None = None
 
     def __post_init__(self) -> None:
         if self.flow is not None:
             _check_method(self.flow, moving_weights=self.cut is not None)
+            if self.process is not None:
+                _check_gradient(self.flow, self.process.gradient)
             if self.cut is not None:
                 _check_steps(self.cut, self.flow.steps)
         batch_norm = self.resnet is not None and self.resnet.norm == "batch"
@@ -220,6 +223,14 @@ def _check_method(flow: FlowOptions, moving_weights: bool) -> None:
         )
     if flow.hidden_method == "reversible_heun" and not moving_weights:
         raise BadInput("expected a --hidden-method of torchdiffeq with constant weights, got reversible_heun")
+
+
+def _check_gradient(flow: FlowOptions, gradient: str) -> None:
+    if gradient == "adjoint" and flow.method(gradient) != REVERSIBLE:
+        raise BadInput(
+            f"expected --hidden-method {REVERSIBLE} with --gradient adjoint, got {flow.hidden_method}, which cannot "
+            "recompute its states backward; --gradient checkpoint takes any scheme"
+        )
 
 
 def _check_steps(cut: CutOptions, steps: int) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -12,6 +13,7 @@ from psdenets.data.spec import ImageSpec
 from psdenets.errors import BadInput
 from psdenets.models.base import ImageClassifier
 from psdenets.models.registry import build
+from psdenets.options.network import REVERSIBLE
 from psdenets.references import restore
 from psdenets.runs.weights import load_weights
 
@@ -34,9 +36,15 @@ def read_config(run_dir: str | Path) -> tuple[Config, ImageSpec]:
         data = json.loads((Path(run_dir) / "data.json").read_text(encoding="utf-8"))
     except (FileNotFoundError, NotADirectoryError):
         raise BadInput(f"expected a run directory with config.json and data.json, got {run_dir}") from None
-    config = Config.read(values)
+    config = Config.read(_with_exact_gradient(values))
     restore(config.sources)
     return config, ImageSpec.from_dict(data["images"])
+
+
+def _with_exact_gradient(values: dict[str, Any]) -> dict[str, Any]:
+    """The options of a run whose adjoint went back by a scheme that cannot, as earlier versions allowed: backprop."""
+    inexact = values.get("gradient") == "adjoint" and values.get("hidden_method", "auto") not in ("auto", REVERSIBLE)
+    return {**values, "gradient": "backprop"} if inexact else values
 
 
 def _uncompiled(config: Config) -> Config:

@@ -69,7 +69,8 @@ def kept_by_an_image(config: Config, spec: ImageSpec) -> int:
 
     Counted for backpropagation; the other modes keep the states of some of the steps, see `sdeweights.gradients`.
     """
-    model = Classifier(config.replace(gradient="backprop", compile=False), spec)
+    method = config.system.flow.method(config.system.process.gradient)
+    model = Classifier(config.replace(gradient="backprop", hidden_method=method, compile=False), spec)
     weights = _copies(model.draw(config.training.samples, torch.Generator().manual_seed(0)))
     one, two = (_kept(model, torch.zeros(n, spec.channels, spec.height, spec.width), weights) for n in (1, 2))
     steps: int = config.system.flow.steps

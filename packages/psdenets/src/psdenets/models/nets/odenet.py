@@ -75,11 +75,11 @@ def solved(f_h: nn.Module, h0: Tensor, flow: FlowOptions) -> Tensor:
     """h at t = 1: `flow.steps` steps of a fixed scheme, or as many as an adaptive one needs."""
     ends = torch.tensor([0.0, 1.0], dtype=h0.dtype, device=h0.device)
     if flow.adaptive:
-        path = odeint(f_h, h0, ends, method=flow.hidden_method, rtol=flow.rtol, atol=flow.atol)
+        path = odeint(f_h, h0, ends, method=flow.method(), rtol=flow.rtol, atol=flow.atol)
     else:
         ts = torch.linspace(0, 1, flow.steps + 1, dtype=h0.dtype, device=h0.device)
         options = {"grid_constructor": lambda _f, _h, _t: ts}
-        path = odeint(f_h, h0, ends, method=flow.hidden_method, options=options)
+        path = odeint(f_h, h0, ends, method=flow.method(), options=options)
     return cast("Tensor", path[-1])
 
 
