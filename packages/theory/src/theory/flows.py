@@ -175,13 +175,13 @@ def _coarse_steps() -> list[Certificate]:
     flipped = {n: float((torch.linalg.det(jacobians(euler_fold(n), x)) < 0).double().mean()) for n in (1, 3, 10)}
     line = torch.linspace(-1, 1, 201, dtype=torch.float64).unsqueeze(-1)
     meeting = float((euler_fold(1)(line) - euler_fold(1)(-line)).abs().max())
+    windings = {n: winding_of_image(euler_fold(n), 2.0) for n in (1, 3)}
+    fine = max(flipped[3], flipped[10])
     return [
-        Certificate(CLAIM, "coarse Euler: dt * Lip with one step", FOLD_LIPSCHITZ, ">=", 1),
-        Certificate(CLAIM, "coarse Euler: |psi(x) - psi(-x)|, d = 1 (two points meet)", meeting, "==", 0),
-        Certificate(CLAIM, "coarse Euler: share of the plane turned over, 1 step", flipped[1], ">=", 0.25),
-        Certificate(CLAIM, "winding number of a circle's image, 1 step", winding_of_image(euler_fold(1), 2.0), "==", 0),
-        Certificate(CLAIM, "share of the plane turned over, 3 and 10 steps", max(flipped[3], flipped[10]), "==", 0),
-        Certificate(
-            CLAIM, "winding number of a circle's image, 3 steps", winding_of_image(euler_fold(3), 2.0), "==", 1
-        ),
+        Certificate(CLAIM, "fold, 1 Euler step: dt * Lip", FOLD_LIPSCHITZ, ">=", 1),
+        Certificate(CLAIM, "fold, 1 step: |psi(x) - psi(-x)|, d = 1 (two points meet)", meeting, "==", 0),
+        Certificate(CLAIM, "fold, 1 step: share of the plane with reversed orientation", flipped[1], ">=", 0.25),
+        Certificate(CLAIM, "fold, 1 step: winding number of a circle's image", windings[1], "==", 0),
+        Certificate(CLAIM, "fold, 3 and 10 steps: share with reversed orientation", fine, "==", 0),
+        Certificate(CLAIM, "fold, 3 steps: winding number of a circle's image", windings[3], "==", 1),
     ]
