@@ -107,7 +107,11 @@ def tracked() -> list[str]:
 
 def main(names: Iterable[str]) -> int:
     """Check the files given, or all tracked ones."""
-    found = [line for name in names or tracked() for line in findings(name, (ROOT / name).read_text(encoding="utf-8"))]
+    paths = {name: ROOT / name for name in names or tracked()}
+    texts = {
+        name: path.read_text(encoding="utf-8") for name, path in paths.items() if path.exists()
+    }  # not yet committed
+    found = [line for name, text in texts.items() for line in findings(name, text)]
     sys.stdout.write("".join(f"{line}\n" for line in found))
     return 1 if found else 0
 
