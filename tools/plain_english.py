@@ -102,16 +102,13 @@ def findings(name: str, text: str) -> Iterator[str]:
 def tracked() -> list[str]:
     """The tracked files, by their path from the root."""
     listing = subprocess.run(["git", "ls-files", "*.py", "*.md", "*.toml"], cwd=ROOT, capture_output=True, check=True)
-    return [name for name in listing.stdout.decode().splitlines() if not name.startswith((*SPELLS_THEM_OUT, *NOT_YET))]
+    present = [name for name in listing.stdout.decode().splitlines() if (ROOT / name).exists()]
+    return [name for name in present if not name.startswith((*SPELLS_THEM_OUT, *NOT_YET))]
 
 
 def main(names: Iterable[str]) -> int:
     """Check the files given, or all tracked ones."""
-    paths = {name: ROOT / name for name in names or tracked()}
-    texts = {
-        name: path.read_text(encoding="utf-8") for name, path in paths.items() if path.exists()
-    }  # not yet committed
-    found = [line for name, text in texts.items() for line in findings(name, text)]
+    found = [line for name in names or tracked() for line in findings(name, (ROOT / name).read_text(encoding="utf-8"))]
     sys.stdout.write("".join(f"{line}\n" for line in found))
     return 1 if found else 0
 
