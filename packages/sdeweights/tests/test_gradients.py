@@ -87,7 +87,7 @@ def test_adjoint_with_reversible_heun_passes_gradcheck_itself():
 
 
 class Residual(nn.Module):
-    """A hidden drift with trainable parameters of its own beside the weights."""
+    """A hidden drift with trainable parameters of its own, in addition to the weights."""
 
     def __init__(self):
         super().__init__()
