@@ -71,3 +71,7 @@ def test_a_run_of_an_earlier_version_with_euler_under_the_adjoint_still_loads(sm
     x = torch.rand(2, 1, 8, 8, generator=torch.Generator().manual_seed(0))
     a, b = (load(path).predict_proba(x, 2, torch.Generator().manual_seed(0)) for path in (run, small_run))
     assert torch.equal(a, b)
+    for name in ("metrics.json", "model.safetensors"):  # as if it had been stopped before its end
+        (run / name).unlink()
+    assert main(["--resume", "--out", str(run)]) == 0
+    assert load(run).config.system.process.gradient == "backprop"
