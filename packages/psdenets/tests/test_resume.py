@@ -161,6 +161,17 @@ def test_resuming_with_another_value_is_refused(uninterrupted, capsys):
     assert "expected --lr 0.01 as in" in capsys.readouterr().err
 
 
+def test_resuming_with_another_value_in_a_file_is_refused(uninterrupted, capsys, tmp_path):
+    (uninterrupted / "metrics.json").rename(uninterrupted / "hidden")
+    try:
+        for text, expected in (("lr: 0.5", "expected --lr 0.01 as in"), ("model: resnet32", "expected --model psde")):
+            (tmp_path / "other.yaml").write_text(text)
+            assert main(["--out", str(uninterrupted), "--resume", "--config", str(tmp_path / "other.yaml")]) == 2
+            assert expected in capsys.readouterr().err
+    finally:
+        (uninterrupted / "hidden").rename(uninterrupted / "metrics.json")
+
+
 def test_a_full_disk_is_one_line_and_leaves_the_last_checkpoint(tmp_path, small):
     """A limit on the size of files simulates a full disk."""
     path = tmp_path / "run"

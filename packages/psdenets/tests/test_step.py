@@ -43,7 +43,9 @@ def test_a_step_in_micro_batches_has_the_gradient_of_the_whole():
     gradients = []
     for piece in (None, 4):
         step = step_of(piece=piece, cut="full")
-        step(IMAGES, LABELS, at(), 0.5).loss.backward()
+        losses = step(IMAGES, LABELS, at(), 0.5)
+        assert losses.logits.requires_grad == (piece is None)  # micro-batches have done their backward passes
+        losses.loss.backward()
         gradients.append([p.grad for p in step.parameters()])
     assert any(g.abs().max() > 1e-3 for g in gradients[0])
     for a, b in zip(*gradients, strict=True):

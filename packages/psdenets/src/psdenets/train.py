@@ -78,10 +78,11 @@ def _resumed(given: cli.Given) -> tuple[Config, RunDir]:
     if not run.holds_run:
         return _fresh(given)
     config, _ = read_config(run.path)
-    wanted, found = config.replace(**given.flags).as_dict(), config.as_dict()
+    found = config.as_dict()
+    wanted = Config.read({**found, **given.file}, **given.flags).as_dict()
     for name, value in wanted.items():
-        if name not in _MAY_CHANGE and value != found[name]:
-            raise BadInput(f"expected {flag(name)} {found[name]} as in {run.path}, got {value}")
+        if name not in _MAY_CHANGE and value != found.get(name):
+            raise BadInput(f"expected {flag(name)} {found.get(name)} as in {run.path}, got {value}")
     return config.replace(**{name: value for name, value in wanted.items() if name in _MAY_CHANGE}), run
 
 
