@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import sys
 
@@ -98,7 +99,7 @@ def test_own_code_goes_through_all_commands(own, monkeypatch, capsys):
     assert "mynets:Drift" in (run / "report.html").read_text()
 
     elsewhere(own / "other", monkeypatch)
-    model = load(run)
+    model = load(run, allow_code=True)
     process = model.deep_blocks[0].process
     assert type(model.likelihood).__name__ == "HalfTempered"
     assert model.spec.classes == ("zero", "one", "two")
@@ -106,11 +107,11 @@ def test_own_code_goes_through_all_commands(own, monkeypatch, capsys):
     with np.load(run / "predictions.npz") as archive:
         assert archive["probs"].shape[2] == 3
     forget()
-    assert evaluate([str(run), "--samples", "2"]) == 0
+    assert evaluate([str(run), "--samples", "2", "--allow-code"]) == 0
     Image.fromarray(np.zeros((8, 8), np.uint8)).save("black.png")
     forget()
     capsys.readouterr()
-    assert predict([str(run), "black.png", "--json"]) == 0
+    assert predict([str(run), "black.png", "--json", "--allow-code"]) == 0
     assert set(json.loads(capsys.readouterr().out)["probabilities"]) == {"zero", "one", "two"}
 
 
@@ -133,8 +134,42 @@ def test_a_run_with_own_code_is_resumed_to_the_same_bytes(own, monkeypatch):
         with pytest.raises(KeyboardInterrupt):
             main([*flags, "--checkpoint-seconds", "0", "--out", str(cut)])
     elsewhere(own / "later", monkeypatch)
-    assert main(["--resume", "--out", str(cut)]) == 0
+    assert main(["--resume", "--allow-code", "--out", str(cut)]) == 0
     assert (cut / "model.safetensors").read_bytes() == (whole / "model.safetensors").read_bytes()
+
+
+@pytest.mark.parametrize("recorded", [True, False], ids=["with its file", "without"])
+def test_a_run_directory_executes_nothing_without_consent(recorded, own, capsys):
+    """A run directory may come from somebody else: neither its references nor its files are imported."""
+    run = own / "run"
+    assert main(["--f-h", "mynets:Drift", *BRIEF, "--limit-train", "64", "--out", str(run)]) == 0
+    witness = own / "executed"
+    evil = f"open({str(witness)!r}, 'w')\n"
+    (own / "mynets.py").write_text(evil)
+    config = json.loads((run / "config.json").read_text())
+    digest = hashlib.sha256(evil.encode()).hexdigest()
+    config["sources"] = {"mynets": {"file": str(own / "mynets.py"), "sha256": digest}} if recorded else {}
+    (run / "config.json").write_text(json.dumps(config))
+    forget()
+    for command, flags in ((predict, ["x.png"]), (evaluate, [])):
+        capsys.readouterr()
+        assert command([str(run), *flags]) == 2
+        assert "refers to code outside psdenets (mynets:Drift), which would be executed" in capsys.readouterr().err
+    (run / "metrics.json").unlink()
+    assert main(["--resume", "--out", str(run)]) == 2
+    with pytest.raises(BadInput, match="allow_code=True"):
+        load(run)
+    assert not witness.exists()
+
+
+def test_changed_code_is_not_executed_even_with_consent(own):
+    run = own / "run"
+    assert main(["--f-h", "mynets:Drift", *BRIEF, "--limit-train", "64", "--out", str(run)]) == 0
+    (own / "mynets.py").write_text(f"open({str(own / 'executed')!r}, 'w')\n")
+    forget()
+    with pytest.raises(BadInput, match="as it was when the run began"):
+        load(run, allow_code=True)
+    assert not (own / "executed").exists()
 
 
 def test_code_that_changed_or_is_gone_is_refused_in_one_line(own, monkeypatch, capsys):
@@ -143,17 +178,17 @@ def test_code_that_changed_or_is_gone_is_refused_in_one_line(own, monkeypatch, c
     elsewhere(own / "other", monkeypatch)
     (own / "mynets.py").write_text(CODE + "\n# changed\n")
     with pytest.raises(BadInput, match="as it was when the run began"):
-        load(run)
+        load(run, allow_code=True)
     (own / "mynets.py").unlink()
     forget()
     capsys.readouterr()
-    assert predict([str(run), "x.png"]) == 2
+    assert predict([str(run), "x.png", "--allow-code"]) == 2
     line = capsys.readouterr().err
     assert line.count("\n") == 1
     assert f"expected a module mynets for 'mynets', found none in {own / 'other'}" in line
     # a file of the same name in the current directory stands in for it, if it has the same content
     (own / "other" / "mynets.py").write_text(CODE)
-    assert load(run).config.system.flow.block == "mynets:Drift"
+    assert load(run, allow_code=True).config.system.flow.block == "mynets:Drift"
 
 
 @pytest.mark.parametrize(

@@ -40,6 +40,9 @@ def _parser() -> argparse.ArgumentParser:
         help="directory containing the data sets (default: $PSDENETS_DATA, then the run's)",
     )
     parser.add_argument("--limit-test", type=int, default=None, help="limit the number of images of each set")
+    parser.add_argument(
+        "--allow-code", action="store_true", help="execute the code outside psdenets that the run refers to"
+    )
     parser.add_argument("--seed", type=int, default=None, help="seed of the weight samples (default: the run's)")
     parser.add_argument("--out", default=None, help="directory for the results (default: RUN_DIR/evaluation)")
     return parser
@@ -72,7 +75,7 @@ def evaluate(args: argparse.Namespace) -> str:
     from psdenets.runs.loading import load
     from psdenets.runs.plots import prediction_figures, save
 
-    model = load(args.run_dir)
+    model = load(args.run_dir, allow_code=args.allow_code)
     root = args.data_root or os.environ.get(VARIABLE) or model.config.data_root
     limit = args.limit_test or model.config.limit_test
     config = model.config.replace(data_root=root, limit_test=limit, download=False)

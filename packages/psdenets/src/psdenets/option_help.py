@@ -18,6 +18,7 @@ Without flags: the handwritten digits of scikit-learn, noise on the last tenth o
 """
 COMMANDS = {
     "resume": "resume the run in --out if one exists",
+    "allow_code": "with --resume: execute the code of your own that the run refers to",
     "config": "take values from this YAML or JSON file; flags override it",
     "print_config": "print all values and exit",
     "list_presets": "print the presets and exit",

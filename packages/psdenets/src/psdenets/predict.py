@@ -6,10 +6,13 @@ import argparse
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from psdenets import cli
 from psdenets.errors import BadInput
+
+if TYPE_CHECKING:
+    from psdenets.models.base import ImageClassifier
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -26,6 +29,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("images", metavar="IMAGE", nargs="+", help="picture files, or folders of them")
     parser.add_argument("--json", action="store_true", help="one JSON object per line, with all probabilities")
     parser.add_argument("--samples", type=int, default=32, help="number of weight samples (default: 32)")
+    parser.add_argument(
+        "--allow-code", action="store_true", help="execute the code outside psdenets that the run refers to"
+    )
     parser.add_argument("--seed", type=int, default=0, help="seed of the weight samples (default: 0)")
     return parser
 
@@ -35,10 +41,12 @@ def _main(argv: Sequence[str]) -> int:
     if args.samples < 1:
         raise BadInput(f"expected --samples to be at least 1, got {args.samples}")
     from bnneval.strict_json import dumps
+    from psdenets.runs.loading import load
     from sdeweights import NonFiniteState
 
     try:
-        rows = classify(args.run_dir, _files(args.images), args.samples, args.seed)
+        model = load(args.run_dir, allow_code=args.allow_code)
+        rows = classify(model, _files(args.images), args.samples, args.seed)
     except NonFiniteState as error:
         raise BadInput(f"cannot predict with {args.run_dir}: {error}") from None
     for row in rows:
@@ -46,7 +54,7 @@ def _main(argv: Sequence[str]) -> int:
     return 0
 
 
-def classify(run_dir: str, files: list[Path], samples: int, seed: int) -> list[dict[str, Any]]:
+def classify(model: ImageClassifier, files: list[Path], samples: int, seed: int) -> list[dict[str, Any]]:
     """One row per picture: class, its probability, entropy, its epistemic part, and the probability of each class."""
     import numpy as np
     import torch
@@ -54,10 +62,8 @@ def classify(run_dir: str, files: list[Path], samples: int, seed: int) -> list[d
     from bnneval import entropy_split, mean_probs
     from psdenets.data.images import to_unit
     from psdenets.data.pictures import read_picture
-    from psdenets.runs.loading import load
     from psdenets.seeds import generator
 
-    model = load(run_dir)
     spec = model.spec
     pixels = np.stack([read_picture(path, spec.channels, (spec.height, spec.width)) for path in files])
     x = to_unit(torch.from_numpy(pixels.transpose(0, 3, 1, 2).copy()))

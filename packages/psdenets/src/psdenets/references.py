@@ -4,16 +4,19 @@
     mynets:Drift                         the class Drift of the user's file mynets.py
 
 Resolving a reference imports its module, which executes that module's code. A module is looked for in the current
-directory and on `sys.path`; for a run that was recorded earlier, in the recorded file first.
+directory and on `sys.path`; for a run that was recorded earlier, in the recorded file first. A run directory may come
+from somebody else, so its references are resolved only with the user's consent (`--allow-code`).
 """
 
 from __future__ import annotations
 
 import hashlib
 import importlib
+import importlib.util
 import re
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
@@ -60,13 +63,22 @@ class Reference:
         return resolve(self.text)(*args, **kwargs)
 
 
-def _imported(name: str, reference: str, first: Path | None = None) -> ModuleType:
-    """Import a module; `first` is a directory to search before Python's path, the current one is searched after it."""
+@contextmanager
+def _searching(first: Path | None = None) -> Iterator[None]:
+    """Search the directory `first` before Python's path, and the current directory after it."""
     before = list(sys.path)
     sys.path[:] = [*([] if first is None else [str(first)]), *before, str(Path.cwd())]
     importlib.invalidate_caches()
     try:
-        return importlib.import_module(name)
+        yield
+    finally:
+        sys.path[:] = before
+
+
+def _imported(name: str, reference: str, first: Path | None = None) -> ModuleType:
+    try:
+        with _searching(first):
+            return importlib.import_module(name)
     except ModuleNotFoundError as error:
         if error.name is None or not (name == error.name or name.startswith(error.name + ".")):
             raise BadInput(f"importing {name} for {reference!r} failed: {error}") from error
@@ -75,8 +87,6 @@ def _imported(name: str, reference: str, first: Path | None = None) -> ModuleTyp
         ) from None
     except Exception as error:
         raise BadInput(f"importing {name} for {reference!r} failed: {type(error).__name__}: {error}") from error
-    finally:
-        sys.path[:] = before
 
 
 def sources(references: Iterable[str]) -> dict[str, dict[str, str]]:
@@ -90,17 +100,23 @@ def sources(references: Iterable[str]) -> dict[str, dict[str, str]]:
 
 
 def restore(recorded: Mapping[str, Mapping[str, str]]) -> None:
-    """Import modules from the files that `sources` recorded; `BadInput` if a file is gone or has changed."""
+    """Import modules from the files that `sources` recorded; `BadInput` if a file is gone or has changed.
+
+    The content of a file is checked before it is executed.
+    """
     for name, source in recorded.items():
         file = Path(source["file"])
         root = file.parents[name.count(".") + (file.name == "__init__.py")]
         _forget_other(name.partition(".")[0], root)
-        found = _file_of(_imported(name, name, root))
-        if _digest(found) != source["sha256"]:
-            raise BadInput(
-                f"expected {found} as it was when the run began (SHA-256 {source['sha256'][:12]}...), "
-                f"got other content ({_digest(found)[:12]}...): restore that version of the file"
-            )
+        with _searching(root), suppress(ModuleNotFoundError):
+            spec = importlib.util.find_spec(name)
+            found = Path(str(spec.origin)) if spec is not None else file
+            if found.is_file() and _digest(found) != source["sha256"]:
+                raise BadInput(
+                    f"expected {found} as it was when the run began (SHA-256 {source['sha256'][:12]}...), "
+                    f"got other content ({_digest(found)[:12]}...): restore that version of the file"
+                )
+        _imported(name, name, root)
 
 
 def _forget_other(top: str, root: Path) -> None:

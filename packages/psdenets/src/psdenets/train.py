@@ -77,7 +77,7 @@ def _resumed(given: cli.Given) -> tuple[Config, RunDir]:
     run = RunDir(Path(given.options["out"]))
     if not run.holds_run:
         return _fresh(given)
-    config, _ = read_config(run.path)
+    config, _ = read_config(run.path, allow_code="allow_code" in given.commands)
     found = config.as_dict()
     wanted = Config.read({**found, **given.file}, **given.flags).as_dict()
     for name, value in wanted.items():

@@ -18,9 +18,15 @@ from psdenets.references import restore
 from psdenets.runs.weights import load_weights
 
 
-def load(run_dir: str | Path, device: str | torch.device = "cpu") -> ImageClassifier:
-    """The trained classifier of a run directory, ready to predict."""
-    config, spec = read_config(run_dir)
+def load(run_dir: str | Path, device: str | torch.device = "cpu", *, allow_code: bool = False) -> ImageClassifier:
+    """The trained classifier of a run directory, ready to predict.
+
+    Args:
+        run_dir: a run directory.
+        device: where the classifier goes.
+        allow_code: whether code that the run refers to (`--f-h mynets:Drift`) may be imported, which executes it.
+    """
+    config, spec = read_config(run_dir, allow_code)
     weights = Path(run_dir) / "model.safetensors"
     if not weights.is_file():
         raise BadInput(f"expected model.safetensors in {run_dir}, got an unfinished run; --resume finishes it")
@@ -29,14 +35,19 @@ def load(run_dir: str | Path, device: str | torch.device = "cpu") -> ImageClassi
     return model.to(device).eval().requires_grad_(False)
 
 
-def read_config(run_dir: str | Path) -> tuple[Config, ImageSpec]:
-    """The config of a run, and the size and classes of its images."""
+def read_config(run_dir: str | Path, allow_code: bool = False) -> tuple[Config, ImageSpec]:
+    """The config of a run, and the size and classes of its images; see `load`."""
     try:
         values = json.loads((Path(run_dir) / "config.json").read_text(encoding="utf-8"))
         data = json.loads((Path(run_dir) / "data.json").read_text(encoding="utf-8"))
     except (FileNotFoundError, NotADirectoryError):
         raise BadInput(f"expected a run directory with config.json and data.json, got {run_dir}") from None
     config = Config.read(_with_exact_gradient(values))
+    if (config.references or config.sources) and not allow_code:
+        raise BadInput(
+            f"{run_dir} refers to code outside psdenets ({', '.join(config.references)}), which would be executed; "
+            "pass --allow-code (from Python: allow_code=True) if you trust it"
+        )
     restore(config.sources)
     return config, ImageSpec.from_dict(data["images"])
 

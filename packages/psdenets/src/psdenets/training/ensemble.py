@@ -28,8 +28,12 @@ def fit(config: Config, run: RunDir) -> int:
         status = descend(member_config(config, k, str(member.path)), member, resume_command(run.path))
         if status:
             return status
-    device = device_of(config.device)
-    model = Ensemble(config, splits.spec, [load(member.path, device) for member in members]).to(device).eval()
+    device, own = device_of(config.device), bool(config.references)
+    model = (
+        Ensemble(config, splits.spec, [load(member.path, device, allow_code=own) for member in members])
+        .to(device)
+        .eval()
+    )
     sys.stdout.write(write_results(run, config, model, splits.test, _joined(run, members)))
     return 0
 

@@ -48,16 +48,19 @@ def fit(config: Config, run: RunDir) -> int:
 def approximate(config: Config, run: RunDir) -> int:
     """Fit to the training images of a finished run; returns the exit status."""
     source = Path(config.system.laplace.laplace_of)
-    trained, _ = read_config(source)
+    own = bool(config.references)  # the user has named code of their own
+    trained, _ = read_config(source, own)
     if not isinstance(trained.system, Resnet32Options):
         raise BadInput(
             f"expected a run of --model resnet32, whose last layer is linear and whose weights are numbers, "
             f"got {source} of --model {trained.model}"
         )
-    own = config.as_dict()
-    config = trained.replace(**{name: own[name] for name in _ITS_OWN}, data_root=config.data_root or trained.data_root)
+    given = config.as_dict()
+    config = trained.replace(
+        **{name: given[name] for name in _ITS_OWN}, data_root=config.data_root or trained.data_root
+    )
     splits = load_splits(config)
-    model = load(source, device_of(config.device))
+    model = load(source, device_of(config.device), allow_code=own)
     begin(run, config, splits)
     started = time.perf_counter()
     approximation = fitted(config, splits.spec, resnet_in(model), splits.train).to(model.mean.device)
