@@ -1,10 +1,15 @@
-"""Hypothesis repeats itself in the ordinary run and searches in the deep one (HYPOTHESIS_PROFILE=deep)."""
+"""Double precision, both Euler solvers as a fixture, and profiles of hypothesis.
+
+Hypothesis draws the same examples in every ordinary run and new ones in the deep run (HYPOTHESIS_PROFILE=deep).
+"""
 
 import os
 
 import pytest
 import torch
 from hypothesis import HealthCheck, settings
+
+from sdeweights.testing import EULERS
 
 slow_is_fine = [HealthCheck.too_slow, HealthCheck.filter_too_much]
 settings.register_profile(
@@ -23,3 +28,9 @@ def float64():
     torch.set_default_dtype(torch.float64)
     yield
     torch.set_default_dtype(torch.float32)
+
+
+@pytest.fixture(params=EULERS, scope="session")
+def euler(request):
+    """The plain and the fused Euler schemes, as keyword arguments of `WeightProcess.sample`."""
+    return dict(zip(("solver", "ode_solver"), EULERS[request.param], strict=True))

@@ -1,4 +1,7 @@
-"""The path KL against closed forms. Two things are always checked apart: where the path ends, and its KL."""
+"""The path KL against closed forms. The end of the path and its KL are always checked separately.
+
+Equations f_p + c + s t + A w are solved by the plain and by the fused Euler schemes; all others by the plain one.
+"""
 
 import itertools
 import math
@@ -6,17 +9,22 @@ import math
 import pytest
 import torch
 
-from sdeweights import Brownian, Cut, Grid, OrnsteinUhlenbeck, Prior, PriorPlus, SplitDrift, WeightProcess, path_kl
+from sdeweights import Brownian, Cut, Grid, OrnsteinUhlenbeck, Prior, PriorPlus, WeightProcess, kl, path_kl
 from sdeweights.brownian import draw
-from sdeweights.kl import integrand
 from sdeweights.solvers import SDE_SOLVERS
-from sdeweights.testing import observed_order, seeded
-
-GENERAL = [name for name in SDE_SOLVERS if not name.startswith("fused")]  # take every equation
+from sdeweights.testing import affine_posterior, observed_order, random_posterior, seeded
 
 
-def sampled(w0, drift, prior, cut, steps=20, samples=3, **how):
-    return WeightProcess(torch.tensor(w0), drift, prior, cut, **how).sample(steps, samples, generator=seeded(5))
+def sampled(w0, drift, prior, cut, steps=20, **how):
+    return WeightProcess(torch.tensor(w0), drift, prior, cut, **how).sample(steps, 3, generator=seeded(5))
+
+
+def affine_process(w0, prior, cut, **net):
+    return WeightProcess(torch.tensor(w0), affine_posterior(prior, cut, len(w0), **net), prior, cut)
+
+
+def affine(euler, w0, prior, cut, steps=20, **net):
+    return affine_process(w0, prior, cut, **net).sample(steps, 3, generator=seeded(5), **euler)
 
 
 def no_noise(samples, steps, m, dt):
@@ -25,40 +33,75 @@ def no_noise(samples, steps, m, dt):
 
 
 def test_the_integrand_has_its_half():
-    assert integrand(torch.tensor([3.0, 4.0])).item() == 12.5
+    assert kl.integrand(torch.tensor([3.0, 4.0])).item() == 12.5
 
 
-@pytest.mark.parametrize(
-    ("cut", "length"),
-    [
-        (Cut.full(), 1.0),
-        (Cut.ode_first(0.1), 0.1),
-        (Cut.sde_first(0.3), 0.3),
-        (Cut.vertical(0.3, 0.6), 0.3),
-        (Cut.vertical(0.3, 0.6, "fixed"), 0.3),
-        (Cut.vertical(0.3, 0.6, "learned"), 0.3),
-        (Cut.none(), 0.0),
-    ],
-)
-def test_constant_gap_over_part_of_depth(cut, length):
+GAP = torch.tensor([0.3, 0.4], dtype=torch.float64)
+VERTICAL = [
+    (Cut.full(), 1.0),
+    (Cut.ode_first(0.1), 0.1),
+    (Cut.sde_first(0.3), 0.3),
+    (Cut.vertical(0.3, 0.6), 0.3),
+    (Cut.vertical(0.3, 0.6, "fixed"), 0.3),
+    (Cut.vertical(0.3, 0.6, "learned"), 0.3),
+    (Cut.none(), 0.0),
+]
+
+
+@pytest.mark.parametrize(("cut", "length"), VERTICAL)
+def test_constant_gap_over_part_of_depth(euler, cut, length):
     # 1/2 |c|^2 length / sigma^2 with c = (0.3, 0.4), sigma = 0.5: 0.5 * 0.25 * length / 0.25
-    gap = torch.tensor([0.3, 0.4])
-    prior = OrnsteinUhlenbeck(theta=2.0, mu=1.0, sigma=0.5)
-    path = sampled([1.0, -1.0], lambda t, w: prior.drift(t, w) + gap, prior, cut)
+    path = affine(euler, [1.0, -1.0], OrnsteinUhlenbeck(2.0, 1.0, 0.5), cut, constant=GAP)
     assert path.kl.tolist() == pytest.approx([0.5 * length] * 3, abs=1e-12)
+
+
+@pytest.mark.parametrize(("cut", "length"), [case for case in VERTICAL if not case[0].resets])
+def test_end_of_a_path_with_constant_drift(euler, cut, length):
+    # w(1) = w0 + c + sigma (B(t2) - B(t1)): exact on every grid
+    process = affine_process([1.0, -1.0], Brownian(0.5), cut, constant=GAP)
+    steps = Grid.of(cut, 20).sde
+    noise = None if steps is None else draw(3, steps.steps, 2, length / steps.steps, generator=seeded())
+    path = process.sample(20, noise=noise, **euler)
+    rise = 0 if noise is None else 0.5 * noise.dB.sum(1)
+    assert torch.allclose(path.w[:, -1], torch.tensor([1.3, -0.6]) + rise, rtol=0, atol=1e-13)
     assert path.times[-1] == 1
 
 
-def test_constant_gap_on_part_of_the_coordinates():
-    drift = SplitDrift(lambda t, w: -w + 0.3, lambda t, w: -w + 100, [1, 3], 4)
-    path = sampled([0.0] * 4, drift, OrnsteinUhlenbeck(sigma=0.5), Cut.horizontal([1, 3]))
-    assert path.kl.tolist() == pytest.approx([0.5 * 2 * 0.36] * 3, abs=1e-12)  # 100 does not count
+@pytest.mark.parametrize(("cut", "length"), [case for case in VERTICAL if case[1]])
+@pytest.mark.parametrize("sigma", [0.5, torch.tensor([0.5, 2.0], dtype=torch.float64)], ids=["number", "vector"])
+def test_gradient_of_the_kl_of_a_constant_gap(euler, cut, length, sigma):
+    # c = bias / 2, so d/d bias of 1/2 sum (c_i / sigma_i)^2 length is 1/2 c length / sigma^2
+    process = affine_process([1.0, -1.0], OrnsteinUhlenbeck(2.0, 1.0, sigma), cut, constant=GAP)
+    path = process.sample(20, 3, generator=seeded(5), **euler)
+    (gradient,) = torch.autograd.grad(path.kl.mean(), process.drift.net.layers[-1].bias)
+    assert torch.allclose(gradient, 0.5 * GAP * length / sigma**2, rtol=1e-12)
 
 
-def test_constant_gap_with_both_cuts():
-    drift = SplitDrift(lambda t, w: -w + 0.3, lambda t, w: -w + 100, [1, 3], 4)
-    path = sampled([0.0] * 4, drift, OrnsteinUhlenbeck(sigma=0.5), Cut.both(0.2, 0.7, [1, 3], "fixed"))
-    assert path.kl.tolist() == pytest.approx([0.5 * 2 * 0.36 * 0.5] * 3, abs=1e-12)
+@pytest.mark.parametrize("sigma", [0.4, torch.tensor([0.4, 0.9, 0.2], dtype=torch.float64)], ids=["number", "vector"])
+def test_value_and_gradient_take_their_half_from_one_constant(euler, sigma, monkeypatch):
+    prior = OrnsteinUhlenbeck(sigma=sigma)
+    process = WeightProcess(torch.tensor([0.1, 0.2, 0.3]), random_posterior(prior, Cut.full(), 3), prior, Cut.full())
+
+    def value_and_gradients():
+        total = process.sample(10, 2, generator=seeded(), **euler).kl.sum()
+        return [total, *torch.autograd.grad(total, list(process.parameters()))]
+
+    halved = value_and_gradients()
+    monkeypatch.setattr(kl, "_HALF", 1.0)
+    for whole, half in zip(value_and_gradients(), halved, strict=True):
+        assert torch.allclose(whole, 2 * half, rtol=1e-12)
+        assert half.abs().max() > 0
+
+
+FOUR, D_GAP = [0.0] * 4, torch.tensor([100, 0.3, 100, 0.3], dtype=torch.float64)
+
+
+@pytest.mark.parametrize(("cut", "length"), [(Cut.horizontal([1, 3]), 1.0), (Cut.both(0.2, 0.7, [1, 3], "fixed"), 0.5)])
+def test_constant_gap_on_part_of_the_coordinates(euler, cut, length):
+    path = affine(euler, FOUR, OrnsteinUhlenbeck(sigma=0.5), cut, constant=D_GAP)
+    assert path.kl.tolist() == pytest.approx(
+        [0.5 * 2 * 0.36 * length] * 3, abs=1e-12
+    )  # the gap of 100 on D is not in it
 
 
 def test_deterministic_coordinates_do_not_divide_by_their_zero_diffusion():
@@ -67,10 +110,10 @@ def test_deterministic_coordinates_do_not_divide_by_their_zero_diffusion():
     assert path.kl.tolist() == pytest.approx([0.5 * 0.36] * 3, abs=1e-12)
 
 
-def test_every_coordinate_has_its_own_sigma():
-    prior = OrnsteinUhlenbeck(sigma=torch.tensor([0.5, 2.0]))
-    path = sampled([1.0, 1.0], lambda t, w: -w + 1, prior, Cut.full())
-    assert path.kl.tolist() == pytest.approx([0.5 * (4 + 0.25)] * 3, abs=1e-12)
+@pytest.mark.parametrize(("cut", "expected"), [(Cut.full(), 4 + 0.25), (Cut.horizontal([1]), 0.25)])
+def test_every_coordinate_has_its_own_sigma(euler, cut, expected):
+    path = affine(euler, [1.0, 1.0], OrnsteinUhlenbeck(sigma=torch.tensor([0.5, 2.0])), cut, constant=1.0)
+    assert path.kl.tolist() == pytest.approx([0.5 * expected] * 3, abs=1e-12)
 
 
 def test_dense_diffusion_weighs_the_gap_by_the_inverse_of_g_g_transposed():
@@ -91,18 +134,16 @@ def test_dense_diffusion_on_part_of_the_coordinates_uses_the_block_of_s():
 
 
 @pytest.mark.parametrize("n", [1, 5, 40])
-def test_gap_that_grows_with_time_is_summed_at_left_points(n):
+def test_gap_that_grows_with_time_is_summed_at_left_points(euler, n):
     # gap t, sigma 1: 1/2 sum (k/n)^2 / n = (n - 1)(2n - 1) / (12 n^2), which tends to 1/6
-    path = sampled([0.0], lambda t, w: t + 0 * w, Brownian(), Cut.full(), steps=n)
+    path = affine(euler, [0.0], Brownian(), Cut.full(), n, slope=1.0)
     assert path.kl.tolist() == pytest.approx([(n - 1) * (2 * n - 1) / (12 * n * n)] * 3, abs=1e-12)
 
 
-def test_left_point_sum_converges_to_the_integral_at_first_order():
-    errors = [
-        1 / 6 - sampled([0.0], lambda t, w: t + 0 * w, Brownian(), Cut.full(), n).kl[0].item()
-        for n in (8, 16, 32, 64, 128)
-    ]
-    assert observed_order([1 / n for n in (8, 16, 32, 64, 128)], errors) == pytest.approx(1.0, abs=0.05)
+def test_left_point_sum_converges_to_the_integral_at_first_order(euler):
+    steps = (8, 16, 32, 64, 128)
+    errors = [1 / 6 - affine(euler, [0.0], Brownian(), Cut.full(), n, slope=1.0).kl[0].item() for n in steps]
+    assert observed_order([1 / n for n in steps], errors) == pytest.approx(1.0, abs=0.05)
 
 
 def test_diffusion_that_grows_with_time():
@@ -123,6 +164,11 @@ def test_diffusion_proportional_to_the_state():
 THETA_Q, THETA_P, SIGMA, W0 = 0.5, 2.0, 0.7, 1.3
 
 
+def ou_process():
+    """f_q = -theta_q w, written as -theta_p w + (theta_p - theta_q) w."""
+    return affine_process([W0], OrnsteinUhlenbeck(THETA_P, 0.0, SIGMA), Cut.full(), matrix=THETA_P - THETA_Q)
+
+
 def ou_against_ou(n):
     """KL of the Euler chains of dw = -theta w dt + sigma dB: 1/2 (gap / sigma)^2 h sum E w_k^2, and its noiseless part."""
     h = 1 / n
@@ -134,11 +180,8 @@ def ou_against_ou(n):
 
 
 @pytest.mark.parametrize("n", [1, 10, 100])
-def test_ou_against_ou_without_noise_is_the_closed_form_of_the_sum(n):
-    process = WeightProcess(
-        torch.tensor([W0]), lambda t, w: -THETA_Q * w, OrnsteinUhlenbeck(THETA_P, 0.0, SIGMA), Cut.full()
-    )
-    path = process.sample(n, noise=no_noise(2, n, 1, 1 / n))
+def test_ou_against_ou_without_noise_is_the_closed_form_of_the_sum(euler, n):
+    path = ou_process().sample(n, noise=no_noise(2, n, 1, 1 / n), **euler)
     assert path.kl.tolist() == pytest.approx([ou_against_ou(n)[0]] * 2, rel=1e-10)
     assert path.w[0, -1].item() == pytest.approx(W0 * (1 - THETA_Q / n) ** n, rel=1e-12)
 
@@ -152,27 +195,25 @@ def test_ou_against_ou_converges_to_the_integral_at_first_order():
     assert observed_order([1 / n for n in (8, 16, 32, 64, 128)], errors) == pytest.approx(1.0, abs=0.05)
 
 
-def test_ou_against_ou_sampled():
+def test_ou_against_ou_sampled(euler):
     n, paths = 20, 20_000
-    process = WeightProcess(
-        torch.tensor([W0]), lambda t, w: -THETA_Q * w, OrnsteinUhlenbeck(THETA_P, 0.0, SIGMA), Cut.full()
-    )
     with torch.no_grad():
-        kl = process.sample(n, samples=paths, generator=seeded(11)).kl
-    assert kl.mean().item() == pytest.approx(sum(ou_against_ou(n)), abs=4 * kl.std().item() / paths**0.5)
+        found = ou_process().sample(n, samples=paths, generator=seeded(11), **euler).kl
+    # 4 standard errors: fails by chance once in 16,000
+    assert found.mean().item() == pytest.approx(sum(ou_against_ou(n)), abs=4 * found.std().item() / paths**0.5)
 
 
-def test_mean_shift_is_a_constant_gap():
-    path = sampled([0.3], OrnsteinUhlenbeck(2.0, 1.0, 0.5).drift, OrnsteinUhlenbeck(2.0, 0.25, 0.5), Cut.full())
-    assert path.kl.tolist() == pytest.approx([0.5 * (2 * 0.75 / 0.5) ** 2] * 3, rel=1e-12)
+def test_mean_shift_is_a_constant_gap(euler):
+    # 2 (1 - w) = 2 (0.25 - w) + 1.5
+    path = affine(euler, [0.3], OrnsteinUhlenbeck(2.0, 0.25, 0.5), Cut.full(), constant=1.5)
+    assert path.kl.tolist() == pytest.approx([0.5 * (1.5 / 0.5) ** 2] * 3, rel=1e-12)
+    general = sampled([0.3], OrnsteinUhlenbeck(2.0, 1.0, 0.5).drift, OrnsteinUhlenbeck(2.0, 0.25, 0.5), Cut.full())
+    assert torch.allclose(general.kl, path.kl, rtol=1e-12)
 
 
-def test_expected_sum_is_the_kl_of_the_two_gaussian_chains():
+def kl_of_gaussian_chains(A_q, A_p, g, w0, n):
     """Independent of Girsanov: the joint normal laws of (w_1, ..., w_n) under q and p, and the KL between normals."""
-    n, d = 6, 2
-    h = 1 / n
-    A_q, A_p = torch.tensor([[-0.5, 0.8], [-0.3, 0.1]]), torch.tensor([[-1.0, 0.0], [0.2, -0.4]])
-    g, w0 = torch.tensor([[0.5, 0.0], [0.2, 0.4]]), torch.tensor([1.0, -0.5])
+    h, d = 1 / n, len(w0)
 
     def chain(A):
         """Mean and covariance of the whole path: w_k = M^k w0 + sum_j M^(k-1-j) g dB_j."""
@@ -183,26 +224,43 @@ def test_expected_sum_is_the_kl_of_the_two_gaussian_chains():
         L = torch.cat([torch.cat(row, 1) for row in rows]) * h**0.5
         return torch.distributions.MultivariateNormal(mean, L @ L.T)
 
-    expected = torch.distributions.kl_divergence(chain(A_q), chain(A_p)).item()
-    prior = Prior(lambda t, w: w @ A_p.T, g)
-    process = WeightProcess(w0, lambda t, w: w @ A_q.T, prior, Cut.full())
-    paths = 40_000
+    return torch.distributions.kl_divergence(chain(A_q), chain(A_p)).item()
+
+
+def require_kl_of_chains(process, A_q, A_p, g, **euler):
+    n, paths = 6, 40_000
     with torch.no_grad():
-        kl = process.sample(n, samples=paths, generator=seeded(2)).kl
-    assert kl.mean().item() == pytest.approx(expected, abs=4 * kl.std().item() / paths**0.5)
-    assert 4 * kl.std().item() / paths**0.5 < 0.02 * expected  # the test would notice a missing half, by far
+        found = process.sample(n, samples=paths, generator=seeded(2), **euler).kl
+    expected, error = kl_of_gaussian_chains(A_q, A_p, g, process.w0.detach(), n), found.std().item() / paths**0.5
+    assert found.mean().item() == pytest.approx(expected, abs=4 * error)  # fails by chance once in 16,000
+    assert 4 * error < 0.02 * expected  # so a missing half is far outside
 
 
-def test_kl_is_exactly_zero_where_posterior_and_prior_agree():
-    for prior in (
-        OrnsteinUhlenbeck(1.5, 0.2, 0.3),
-        Brownian(2.0),
-        Prior(lambda t, w: torch.sin(w) * t, lambda t, w: 1 + w**2),
-    ):
-        path = sampled([0.3, -0.7], prior.drift, prior, Cut.full())
-        assert (path.kl == 0).all()
-        path = sampled([0.3, -0.7], PriorPlus(prior, lambda t, w: torch.zeros_like(w)), prior, Cut.vertical(0.2, 0.9))
-        assert (path.kl == 0).all()
+def test_expected_sum_is_the_kl_of_the_two_gaussian_chains(euler):
+    A_q, theta, sigma = torch.tensor([[-0.5, 0.8], [-0.3, 0.1]]), 0.7, torch.tensor([0.5, 0.4])
+    A_p, prior = -theta * torch.eye(2), OrnsteinUhlenbeck(theta, 0.0, sigma)
+    process = affine_process([1.0, -0.5], prior, Cut.full(), matrix=A_q - A_p)
+    require_kl_of_chains(process, A_q, A_p, torch.diag(sigma), **euler)
+
+
+def test_expected_sum_is_the_kl_of_the_two_gaussian_chains_for_dense_noise():
+    A_q, A_p = torch.tensor([[-0.5, 0.8], [-0.3, 0.1]]), torch.tensor([[-1.0, 0.0], [0.2, -0.4]])
+    g = torch.tensor([[0.5, 0.0], [0.2, 0.4]])
+    prior = Prior(lambda t, w: w @ A_p.T, g)
+    require_kl_of_chains(
+        WeightProcess(torch.tensor([1.0, -0.5]), lambda t, w: w @ A_q.T, prior, Cut.full()), A_q, A_p, g
+    )
+
+
+def test_kl_is_exactly_zero_if_posterior_and_prior_agree(euler):
+    for prior in (OrnsteinUhlenbeck(1.5, 0.2, 0.3), Brownian(2.0)):
+        for cut in (Cut.full(), Cut.vertical(0.2, 0.9), Cut.horizontal([1])):
+            assert (affine(euler, [0.3, -0.7], prior, cut).kl == 0).all()
+
+
+def test_kl_is_exactly_zero_if_posterior_and_prior_are_the_same_function():
+    for prior in (OrnsteinUhlenbeck(1.5, 0.2, 0.3), Prior(lambda t, w: torch.sin(w) * t, lambda t, w: 1 + w**2)):
+        assert (sampled([0.3, -0.7], prior.drift, prior, Cut.full()).kl == 0).all()
 
 
 def test_drift_built_on_another_prior_is_compared_with_the_prior_of_the_process():
@@ -213,47 +271,45 @@ def test_drift_built_on_another_prior_is_compared_with_the_prior_of_the_process(
     assert path_kl(drift, OrnsteinUhlenbeck(sigma=0.5), path, Cut.full()).tolist() == pytest.approx([9] * 3, rel=1e-12)
 
 
-def test_small_gap_does_not_drown_in_a_large_prior_drift():
-    # f_p is about 1e8, the net 1e-9: in f_q - f_p nothing would be left of it
+@pytest.mark.parametrize("cut", [Cut.full(), Cut.horizontal([1])])
+def test_small_gap_does_not_drown_in_a_large_prior_drift(euler, cut):
+    # f_p is about 1e8 and the net is 1e-9: the difference f_q - f_p would round to 0
     prior = OrnsteinUhlenbeck(1.0, 1e8, 1e-9)
-    for cut in (Cut.full(), Cut.horizontal([1])):
-        net = lambda t, w: 1e-9 + 0 * w  # noqa: E731
-        net = net if not cut.splits(2) else SplitDrift(net, net, [1], 2)
-        path = sampled([0.0, 0.0], PriorPlus(prior, net), prior, cut)
-        assert path.kl.tolist() == pytest.approx([0.5 * len(cut.indices(2))] * 3, rel=1e-9)
-        kl = path_kl(PriorPlus(prior, net), prior, path, cut)
-        assert kl.tolist() == pytest.approx(path.kl.tolist(), rel=1e-12)
+    path = affine(euler, [0.0, 0.0], prior, cut, constant=1e-9)
+    assert path.kl.tolist() == pytest.approx([0.5 * len(cut.indices(2))] * 3, rel=1e-9)
+    again = path_kl(affine_posterior(prior, cut, 2, constant=1e-9), prior, path, cut)
+    assert again.tolist() == pytest.approx(path.kl.tolist(), rel=1e-12)
 
 
-def test_kl_of_consecutive_windows_adds_up():
+def test_kl_of_consecutive_windows_adds_up(euler):
     prior = OrnsteinUhlenbeck(sigma=0.5)
-    drift = lambda t, w: torch.sin(w) + t  # noqa: E731
-    path = sampled([0.3, -0.7], drift, prior, Cut.full(), steps=10)
-    parts = [path_kl(drift, prior, path, Cut.vertical(a, b)) for a, b in ((0, 0.3), (0.3, 0.5), (0.5, 1))]
+    process = WeightProcess(torch.tensor([0.3, -0.7]), random_posterior(prior, Cut.full(), 2), prior, Cut.full())
+    path = process.sample(10, 3, generator=seeded(5), **euler)
+    parts = [path_kl(process.drift, prior, path, Cut.vertical(a, b)) for a, b in ((0, 0.3), (0.3, 0.5), (0.5, 1))]
     assert torch.allclose(sum(parts), path.kl, rtol=1e-12)
     with pytest.raises(ValueError, match=r"expected a point of the grid, got t=0\.25"):
-        path_kl(drift, prior, path, Cut.vertical(0.25, 1))
+        path_kl(process.drift, prior, path, Cut.vertical(0.25, 1))
 
 
-def test_each_step_of_a_window_counts_with_its_own_length():
-    # steps of 1/4, 1/16 and 1/6; the gap grows with t, so that every step has a weight of its own
-    cut = Cut.vertical(0.25, 0.5)
-    drift, prior = (lambda t, w: 1 + t + 0 * w), Brownian(0.5)
-    process = WeightProcess(torch.tensor([0.3, -0.7]), drift, prior, cut)
-    path = process.sample(Grid.of(cut, 8, sde_steps=4), 3, generator=seeded())
+def test_each_step_of_a_window_counts_with_its_own_length(euler):
+    # steps of 1/4, 1/16 and 1/6; the gap grows with t, so no two steps contribute the same
+    cut, prior = Cut.vertical(0.25, 0.5), Brownian(0.5)
+    process = affine_process([0.3, -0.7], prior, cut, constant=1.0, slope=1.0)
+    path = process.sample(Grid.of(cut, 8, sde_steps=4), 3, generator=seeded(), **euler)
     lengths = [b - a for a, b in itertools.pairwise(path.times)]
     assert lengths == pytest.approx([1 / 4] + 4 * [1 / 16] + 3 * [1 / 6])
-    expected = sum(0.5 * 2 * ((1 + t) / 0.5) ** 2 * dt for t, dt in zip(path.times, lengths, strict=False))
-    assert path_kl(drift, prior, path, Cut.full()).tolist() == pytest.approx([expected] * 3, rel=1e-12)
+    terms = [0.5 * 2 * ((1 + t) / 0.5) ** 2 * dt for t, dt in zip(path.times, lengths, strict=False)]
+    assert path.kl.tolist() == pytest.approx([sum(terms[1:5])] * 3, rel=1e-12)
+    assert path_kl(process.drift, prior, path, Cut.full()).tolist() == pytest.approx([sum(terms)] * 3, rel=1e-12)
 
 
 @pytest.mark.parametrize("window", [(0.5, 1.0), (0.25, 1.0), (0.0, 0.75)])
-def test_the_step_from_a_reset_counts_with_the_right_limit(window):
+def test_the_step_from_a_reset_counts_with_the_right_limit(euler, window):
     # gap w, w = w_t2 = 3 right after t2 = 1/2: the left limit there is about 0
-    cut = Cut.sde_first(0.5, "fixed")
-    drift, prior = (lambda t, w: w), Brownian(0.1)
+    cut, prior = Cut.sde_first(0.5, "fixed"), Brownian(0.1)
+    drift = affine_posterior(prior, cut, 1, matrix=1.0)
     process = WeightProcess(torch.zeros(1), drift, prior, cut, w_t2=torch.tensor([3.0]))
-    path = process.sample(8, 4, generator=seeded())
+    path = process.sample(8, 4, generator=seeded(), **euler)
     first, last = (path.times.index(t) for t in window)
     starts = [path.at(path.times[k])[:, 0] for k in range(first, last)]  # the right limit at t2
     expected = sum(0.5 * (w / 0.1) ** 2 / 8 for w in starts)
@@ -285,17 +341,13 @@ def test_kl_does_not_change_with_the_coordinates_of_the_weights():
     assert torch.allclose(other.kl, path.kl, rtol=1e-10)
 
 
-@pytest.mark.parametrize("solver", [*GENERAL, "torchsde:srk", "torchsde:reversible_heun", "torchsde:log_ode"])
+@pytest.mark.parametrize("solver", [*SDE_SOLVERS, "torchsde:srk", "torchsde:reversible_heun", "torchsde:log_ode"])
 @pytest.mark.parametrize("cut", [Cut.full(), Cut.vertical(0.3, 0.6, "fixed"), Cut.both(0.2, 0.7, [0, 2])])
 def test_kl_is_the_left_point_sum_on_the_path_whatever_the_solver(solver, cut):
     prior = OrnsteinUhlenbeck(sigma=0.4)
-    net = (
-        (lambda t, w: torch.sin(w) * t)
-        if not cut.splits(3)
-        else SplitDrift(lambda t, w: torch.sin(w) * t, lambda t, w: torch.cos(w), [0, 2], 3)
-    )
-    process = WeightProcess(torch.tensor([0.1, 0.2, 0.3]), PriorPlus(prior, net), prior, cut)
-    path = process.sample(10, samples=4, generator=seeded(), solver=solver)
+    process = WeightProcess(torch.tensor([0.1, 0.2, 0.3]), random_posterior(prior, cut, 3), prior, cut)
+    ode_solver = "fused-euler" if solver == "fused-euler" else "euler"
+    path = process.sample(10, samples=4, generator=seeded(), solver=solver, ode_solver=ode_solver)
     by_hand = torch.zeros(4)
     S = cut.indices(3)
     for k in range(path.steps):
@@ -307,7 +359,7 @@ def test_kl_is_the_left_point_sum_on_the_path_whatever_the_solver(solver, cut):
 
 
 def test_kl_carried_as_an_extra_coordinate_is_the_same_number():
-    # dk = 1/2 |u|^2 dt as a further deterministic coordinate, integrated by the same Euler steps
+    # dk = 1/2 |u|^2 dt as a deterministic coordinate next to w, integrated by the same Euler steps
     prior, n = Brownian(0.5), 12
     drift = lambda t, w: torch.sin(w) + t  # noqa: E731
     noise = draw(4, n, 1, 1 / n, generator=seeded())
@@ -317,7 +369,5 @@ def test_kl_carried_as_an_extra_coordinate_is_the_same_number():
         f = drift(t, w[..., :1])
         return torch.cat([f, 0.5 * (f / 0.5) ** 2], -1)
 
-    beside = WeightProcess(torch.tensor([0.2, 0.0]), augmented, prior, Cut.horizontal([0]), allow_leak=True).sample(
-        n, noise=noise
-    )
-    assert torch.allclose(beside.w[:, -1, 1], path.kl, rtol=1e-12)
+    both = WeightProcess(torch.tensor([0.2, 0.0]), augmented, prior, Cut.horizontal([0]), allow_leak=True)
+    assert torch.allclose(both.sample(n, noise=noise).w[:, -1, 1], path.kl, rtol=1e-12)

@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 from sdeweights.cuts import AtT2, Cut
-from sdeweights.drifts import BottleneckDrift, SplitDrift
+from sdeweights.drifts import BottleneckDrift, PriorPlus, SplitDrift, bottleneck
+from sdeweights.priors import Prior
 
 
 def seeded(seed: int = 0) -> torch.Generator:
@@ -121,3 +122,35 @@ def affine_bottleneck(
         net.layers[1].bias.fill_(0).add_(2 * torch.as_tensor(constant))  # type: ignore[operator]
         net.layers[1].time_slope.fill_(0).add_(torch.as_tensor(slope))  # type: ignore[operator]
     return net
+
+
+def affine_posterior(
+    prior: Prior,
+    cut: Cut,
+    d: int,
+    constant: float | Tensor = 0.0,
+    slope: float | Tensor = 0.0,
+    matrix: float | Tensor = 0.0,
+) -> PriorPlus:
+    """f_q = f_p + c + s t + A w, a drift that every solver takes; a horizontal cut keeps A_SS and A_DD only."""
+    c, s = (torch.zeros(d, dtype=torch.float64) + value for value in (constant, slope))
+    A = torch.as_tensor(matrix, dtype=torch.float64)
+    A = A * torch.eye(d, dtype=torch.float64) if A.ndim == 0 else A
+
+    def net(part: Tensor) -> BottleneckDrift:
+        return affine_bottleneck(len(part), c[part], s[part], A[part][:, part])
+
+    if not cut.splits(d):
+        return PriorPlus(prior, net(torch.arange(d)))
+    S = cut.indices(d)
+    return PriorPlus(prior, SplitDrift(net(S), net(cut.complement(d)), S, d))
+
+
+def random_posterior(prior: Prior, cut: Cut, d: int, seed: int = 0, hidden: str = "2-3") -> PriorPlus:
+    """f_q = f_p + a bottleneck net with normal parameters, in float64: nonlinear, and every solver takes it."""
+    generator = seeded(seed)
+    net = bottleneck(d, cut, hidden).double()
+    with torch.no_grad():
+        for p in net.parameters():
+            p.copy_(torch.randn(p.shape, generator=generator, dtype=torch.float64))
+    return PriorPlus(prior, net)
