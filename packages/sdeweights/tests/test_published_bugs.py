@@ -1,77 +1,119 @@
-"""What the published code of the paper gets wrong about integration and KL, each as a test that it would fail."""
+"""Mistakes of the paper's published code in integration and KL, each as a test that this code would fail.
 
-import math
+The equations are f_p + c + s t + A w, so that every mistake is excluded for the plain and for the fused Euler schemes.
+"""
+
+import itertools
 
 import pytest
 import torch
 
 from sdeweights import Brownian, Cut, Grid, OrnsteinUhlenbeck, Prior, PriorPlus, WeightProcess, bottleneck
-from sdeweights.testing import seeded
+from sdeweights.brownian import draw
+from sdeweights.testing import affine_posterior, seeded
+
+
+def process_of(w0, prior, cut, **net):
+    return WeightProcess(torch.tensor(w0), affine_posterior(prior, cut, len(w0), **net), prior, cut)
+
+
+def lengths(path):
+    return torch.tensor([b - a for a, b in itertools.pairwise(path.times)])
 
 
 @pytest.mark.parametrize("steps", [29, 30, 59, 60])
 @pytest.mark.parametrize(
-    "cut", [Cut.full(), Cut.ode_first(0.1), Cut.sde_first(0.1), Cut.sde_first(0.7), Cut.horizontal(0.5)]
+    "cut", [Cut.full(), Cut.ode_first(0.1), Cut.sde_first(0.1), Cut.sde_first(0.7), Cut.horizontal([1])]
 )
-def test_integration_reaches_t_1_and_no_step_is_empty(cut, steps):
+def test_integration_reaches_t_1_and_no_step_is_empty(euler, cut, steps):
     """There, `next_t = target_t - curr_t` makes every second step empty: the SDE-BNN stops at 15/29 = 0.517."""
-    seen = []
+    # dw = (1, t) dt: the first weight shows the length of each step, the second the time at which the drift is taken
+    process = process_of(
+        [0.0, 0.0], Brownian(1e-12), cut, constant=torch.tensor([1.0, 0]), slope=torch.tensor([0, 1.0])
+    )
+    path = process.sample(steps, generator=seeded(), **euler)
+    dt, starts = lengths(path), path.ts[:-1]
+    assert path.evaluations == steps
+    assert path.w[0, -1, 0].item() == pytest.approx(1.0, abs=1e-10)
+    assert torch.allclose(path.w[0].diff(dim=0), torch.stack([dt, starts * dt], -1), rtol=0, atol=1e-10)
+    assert (dt > 0).all()
+    # the same for the KL: 1/2 int (1 + t^2) / sigma^2 over the window, on S alone
+    inside = (starts >= cut.t1 - 1e-12) & (starts < cut.t2 - 1e-12)
+    rate = torch.stack([torch.ones(steps), starts**2], -1)[:, cut.indices(2)].sum(-1)
+    assert path.kl.item() == pytest.approx(0.5e24 * (rate * dt)[inside].sum().item(), rel=1e-9)
 
-    def drift(t, w):
-        seen.append(float(t))
-        return 1 + 0 * w
 
-    process = WeightProcess(torch.zeros(2), drift, Brownian(1e-12), cut, allow_leak=True)
-    seen.clear()
-    path = process.sample(steps, generator=seeded())
-    assert path.w[0, -1].tolist() == pytest.approx([1.0, 1.0], abs=1e-10)  # int_0^1 1 dt
-    assert path.kl.item() == pytest.approx(1e24 * 0.5 * len(cut.indices(2)) * (cut.t2 - cut.t1), rel=1e-9)
-    assert seen == sorted(set(seen))
-    assert len(seen) == steps
-
-
-def test_prior_drift_is_part_of_the_posterior_drift():
-    """There, the OU term is lost in a swapped tuple: an untrained network leaves w in place instead of pulling it to 0."""
-    prior = OrnsteinUhlenbeck(sigma=1e-12)
-    for cut in (Cut.full(), Cut.none(), Cut.ode_first(0.1), Cut.horizontal(0.5)):
+@pytest.mark.parametrize("cut", [Cut.full(), Cut.none(), Cut.ode_first(0.1), Cut.sde_first(0.3), Cut.horizontal(0.5)])
+def test_prior_drift_is_part_of_the_posterior_drift(euler, cut):
+    """There, the OU term is lost in a swapped tuple: an untrained network leaves w in place instead of pulling it to mu."""
+    for theta, mu in ((1.0, 0.0), (2.0, 0.5)):
+        prior = OrnsteinUhlenbeck(theta, mu, sigma=1e-12)
         process = WeightProcess(torch.ones(2), PriorPlus(prior, bottleneck(2, cut, "1-4-1")), prior, cut)
-        path = process.sample(30, generator=seeded())
-        assert path.w[0, -1].tolist() == pytest.approx([(1 - 1 / 30) ** 30] * 2, abs=1e-9)
+        path = process.sample(30, generator=seeded(), **euler)
+        assert path.w[0, -1].tolist() == pytest.approx([mu + (1 - mu) * (1 - theta / 30) ** 30] * 2, abs=1e-9)
         assert path.kl.item() == 0
 
 
 @pytest.mark.parametrize("ratio", [0.1, 0.3, 0.5, 0.7])
-def test_stochastic_phase_of_ode_first_is_at_the_end_of_depth(ratio):
+def test_stochastic_phase_of_ode_first_is_at_the_end_of_depth(euler, ratio):
     """There, it is integrated on (0, ratio) instead of (1 - ratio, 1), so that f_q and f_h see wrong times."""
-    noisy_times = []
-
-    def diffusion(t, w):
-        noisy_times.append(float(t))
-        return 0.1 + 0 * w
-
-    prior = Prior(lambda t, w: -w, diffusion)
-    process = WeightProcess(torch.ones(1), lambda t, w: t + 0 * w, prior, Cut.ode_first(ratio))
-    noisy_times.clear()
-    path = process.sample(30, 2, generator=seeded())
-    at_steps = [t for t in noisy_times if t > 0]  # t = 0 is where shapes are looked at
-    assert min(at_steps) == 1 - ratio
-    assert max(at_steps) < 1
-    assert path.w[0, path.times.index(1 - ratio)] == path.w[1, path.times.index(1 - ratio)]
-    # int t dt by left points ends where it should: sum of t_k dt_k
-    expected = sum(a * (b - a) for a, b in zip(path.times, path.times[1:], strict=False))
-    assert path.w.mean(0)[path.times.index(1 - ratio), 0].item() - 1 == pytest.approx(
-        sum(a * (b - a) for a, b in zip(path.times, path.times[1:], strict=False) if b <= 1 - ratio), abs=1e-12
-    )
-    assert math.isclose(expected, 0.5, abs_tol=0.02)
+    process = process_of([1.0], Brownian(0.1), Cut.ode_first(ratio), slope=1.0)
+    n = Grid.of(process.cut, 30).sde.steps
+    noise = draw(2, n, 1, ratio / n, generator=seeded())
+    path = process.sample(30, noise=noise, **euler)
+    first = path.times.index(1 - ratio)
+    assert torch.equal(path.w[0, : first + 1], path.w[1, : first + 1])
+    assert (path.w[0, first + 1 :] != path.w[1, first + 1 :]).all()
+    # without its noise each step is t dt, with the t of its left end: in (0, ratio) it would be far smaller
+    without = path.w[..., 0].diff(dim=1)
+    without[:, first:] -= 0.1 * noise.dB[..., 0]
+    assert torch.allclose(without, (path.ts[:-1] * lengths(path)).expand(2, -1), rtol=0, atol=1e-14)
+    expected = 0.5 * (path.ts[first:-1] ** 2 * lengths(path)[first:]).sum().item() / 0.01
+    assert path.kl.tolist() == pytest.approx([expected] * 2, rel=1e-12)
 
 
-def test_sticking_the_landing_pairs_one_half_with_one():
+def test_kl_has_its_half_in_value_and_gradient(euler):
+    """There, the KL is int u^2 dt; with a horizon of 1/2 its value is nevertheless about right."""
+    # u = c / sigma = 0.6 / 0.5, so KL = 0.72; c = bias / 2, so its derivative by the bias is u / (2 sigma) = 1.2
+    process = process_of([0.0], OrnsteinUhlenbeck(sigma=0.5), Cut.full(), constant=0.6)
+    total = process.sample(10, generator=seeded(), **euler).kl.sum()
+    (gradient,) = torch.autograd.grad(total, process.drift.net.layers[-1].bias)
+    assert total.item() == pytest.approx(0.72, rel=1e-12)
+    assert gradient.item() == pytest.approx(1.2, rel=1e-12)
+
+
+def test_kl_divides_the_gap_by_sigma_before_it_is_squared(euler):
+    """There (in `svi.py`), the integrand is ((f_q - f_p)^2 / g)^2."""
+    sigma = torch.tensor([0.2, 3.0])
+    path = process_of([0.0, 0.0], Brownian(sigma), Cut.full(), constant=0.6).sample(10, generator=seeded(), **euler)
+    assert path.kl.item() == pytest.approx(0.5 * (0.6 / 0.2) ** 2 + 0.5 * (0.6 / 3) ** 2, rel=1e-12)
+
+
+@pytest.mark.parametrize("cut", [Cut.horizontal([1]), Cut.both(0.2, 0.7, [1])])
+def test_deterministic_weights_have_no_noise_and_no_kl(euler, cut):
+    """There, normals are drawn for everything that is integrated. Here w_D gets none and adds nothing to the KL."""
+    process = process_of([1.0, 1.0, 1.0], OrnsteinUhlenbeck(sigma=0.5), cut, constant=torch.tensor([7.0, 0.5, -7.0]))
+    path = process.sample(20, 3, generator=seeded(), **euler)
+    D = cut.complement(3)
+    decay = 1 + torch.tensor([6.0, -8.0]) * (1 - (1 - 1 / 20) ** 20)  # w - c falls by 1 - dt in each step of 1/20
+    assert torch.equal(path.w[..., D], path.w[:1, :, D].expand(3, -1, -1))
+    assert torch.allclose(path.w[0, -1, D], decay, rtol=1e-12)
+    assert path.kl.tolist() == pytest.approx([0.5 * (cut.t2 - cut.t1)] * 3, rel=1e-12)
+
+
+def test_sticking_the_landing_pairs_one_half_with_one(euler):
     """There, u^2 dt is paired with 1 u dB. With u constant, log dQ/dP = 1/2 u^2 + u B(1), of mean 1/2 u^2."""
     u = 0.7
-    process = WeightProcess(torch.zeros(1), lambda t, w: u + 0 * w, Brownian(1.0), Cut.full())
-    path = process.sample(10, 50, generator=seeded())
+    path = process_of([0.0], Brownian(1.0), Cut.full(), constant=u).sample(10, 50, generator=seeded(), **euler)
     B1 = path.w[:, -1, 0] - u
     assert torch.allclose(path.kl_stl, 0.5 * u**2 + u * B1, atol=1e-12)
+
+
+def late_sum(f_q, f_p, path, sigma):
+    """The KL as summed by an earlier code: f_q before each step, f_p after it."""
+    ts, w = path.ts, path.w
+    gaps = [f_q(ts[k], w[:, k]) - f_p(ts[k + 1], w[:, k + 1]) for k in range(path.steps)]
+    return sum(0.5 * (u / sigma).square().sum(-1) / path.steps for u in gaps)
 
 
 def test_both_drifts_of_the_kl_are_taken_at_the_same_state():
@@ -84,10 +126,16 @@ def test_both_drifts_of_the_kl_are_taken_at_the_same_state():
     path = process.sample(20, 50, generator=seeded())
     assert (path.kl == 0).all()
     assert (path.kl_stl == 0).all()
-    # the sum that it makes of this path, for the size of the mistake
-    ts, w = path.ts, path.w
-    late = [pull(ts[k], w[:, k]) - pull(ts[k + 1], w[:, k + 1]) for k in range(path.steps)]
-    assert sum(0.5 * (u / 0.5).square().sum(-1) / path.steps for u in late).mean() > 0.1
+    assert late_sum(pull, pull, path, 0.5).mean() > 0.1
+
+
+def test_the_gap_is_taken_at_the_left_end_of_each_step(euler):
+    """The same mistake in f_q = -w against f_p = -3 w, whose gap is 2 w."""
+    process = process_of([1.0, 1.0], OrnsteinUhlenbeck(3.0, 0.0, 0.5), Cut.full(), matrix=2.0)
+    path = process.sample(20, 50, generator=seeded(), **euler)
+    by_hand = (0.5 * (2 * path.w[:, :-1] / 0.5).square().sum(-1) / 20).sum(-1)
+    assert torch.allclose(path.kl, by_hand, rtol=1e-12)
+    assert (late_sum(process.drift, process.prior.drift, path, 0.5) - path.kl).abs().mean() > 0.1
 
 
 @pytest.mark.parametrize(("steps", "ratio", "count"), [(100, 0.29, 29), (30, 0.1, 3), (10, 0.01, 1), (60, 0.001, 1)])
@@ -97,7 +145,10 @@ def test_number_of_stochastic_steps_is_not_truncated(steps, ratio, count):
     assert Grid.of(Cut.ode_first(ratio), steps).sde.steps == count
 
 
-def test_normals_are_those_of_the_weights_alone():
+def test_normals_are_those_of_the_weights_alone(euler):
     """There, a Brownian tree over activations, weights and KL draws 22 (d_x batch + 2 d_w) normals per step."""
-    process = WeightProcess(torch.zeros(19_978), lambda t, w: -w, OrnsteinUhlenbeck(), Cut.ode_first(0.1))
-    assert process.sample(60, generator=seeded()).gaussians == 19_978 * 6
+    d, prior = 19_978, OrnsteinUhlenbeck()
+    process = WeightProcess(
+        torch.zeros(d), PriorPlus(prior, bottleneck(d, Cut.full(), "1-4-1")), prior, Cut.ode_first(0.1)
+    )
+    assert process.sample(60, generator=seeded(), **euler).gaussians == d * 6
