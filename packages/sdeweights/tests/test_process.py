@@ -1,4 +1,4 @@
-"""Which parts of a path are deterministic, what happens at t2, and what a path knows of itself."""
+"""Which parts of a path are deterministic, what happens at t2, and what a path stores, for both Euler solvers."""
 
 import copy
 import math
@@ -7,7 +7,7 @@ import pickle
 import numpy as np
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 from torch import nn
 
@@ -27,15 +27,24 @@ from sdeweights import (
     path_kl,
 )
 from sdeweights.brownian import draw
-from sdeweights.testing import cuts, drift_for, observed_order, seeded, vectors
+from sdeweights.testing import (
+    EULERS,
+    affine_posterior,
+    cuts,
+    drift_for,
+    observed_order,
+    random_posterior,
+    seeded,
+    vectors,
+)
 
 D = 6
 PRIOR = OrnsteinUhlenbeck(sigma=0.3)
 
 
-def process_for(cut, **how):
+def process_for(cut, prior=PRIOR, **how):
     w0 = torch.linspace(-1, 1, D)
-    return WeightProcess(w0, drift_for(cut, D), PRIOR, cut, **how)
+    return WeightProcess(w0, random_posterior(prior, cut, D), prior, cut, **how)
 
 
 CUTS = [
@@ -56,10 +65,12 @@ CUTS = [
 
 
 @pytest.mark.parametrize("cut", CUTS, ids=str)
-@pytest.mark.parametrize("solver", ["euler", "sra1", "torchsde:heun"])
-def test_what_is_deterministic_is_bit_identical_over_a_thousand_samples(cut, solver):
+@pytest.mark.parametrize(
+    ("solver", "ode_solver"), [*EULERS.values(), ("sra1", "midpoint"), ("torchsde:heun", "midpoint")]
+)
+def test_what_is_deterministic_is_bit_identical_over_a_thousand_samples(cut, solver, ode_solver):
     with torch.no_grad():
-        path = process_for(cut).sample(10, samples=1000, generator=seeded(), solver=solver, ode_solver="midpoint")
+        path = process_for(cut).sample(10, samples=1000, generator=seeded(), solver=solver, ode_solver=ode_solver)
     same = (path.w == path.w[:1]).all(0)  # (steps + 1, d)
     S = cut.indices(D)
     first, last = path.times.index(cut.t1), path.times.index(cut.t2)
@@ -71,12 +82,37 @@ def test_what_is_deterministic_is_bit_identical_over_a_thousand_samples(cut, sol
     assert torch.equal(same, expected)
 
 
+PER_COORDINATE = OrnsteinUhlenbeck(0.7, 0.3, torch.tensor([0.2, -0.5, 1.0, 0.7, 0.3, 0.9], dtype=torch.float64))
+
+
+@pytest.mark.parametrize(
+    "prior", [PRIOR, PER_COORDINATE, Brownian(0.4)], ids=["OU", "sigma per coordinate", "Brownian"]
+)
+@pytest.mark.parametrize("cut", CUTS, ids=str)
+def test_every_step_of_euler_adds_drift_and_the_noise_of_its_own_coordinate(euler, cut, prior):
+    process, grid, S = process_for(cut, prior), Grid.of(cut, 10), cut.indices(D)
+    noise = None
+    if grid.sde is not None:
+        dt = (cut.t2 - cut.t1) / grid.sde.steps
+        noise = draw(3, grid.sde.steps, len(S), dt, generator=seeded())
+    path = process.sample(grid, noise=noise, **euler)
+    g = prior.diffusion(path.ts[0], path.w[0, 0]).expand(D)[S]
+    for k in range(10):
+        w, t, dt = path.start(k), path.ts[k], path.times[k + 1] - path.times[k]
+        expected = w + process.drift(t, w) * dt
+        if grid.sde is not None and grid.sde.first <= k < grid.sde.last:
+            expected[:, S] += g * noise.dB[:, k - grid.sde.first]
+        assert torch.allclose(path.w[:, k + 1], expected, rtol=1e-12, atol=1e-13)
+    if noise is not None:
+        assert torch.allclose(path.kl, path_kl(process.drift, prior, path, cut), rtol=1e-12)
+
+
 @pytest.mark.parametrize("cut", [cut for cut in CUTS if cut.resets], ids=str)
-def test_variance_vanishes_after_a_reset_and_the_state_jumps(cut):
+def test_variance_vanishes_after_a_reset_and_the_state_jumps(euler, cut):
     w_t2 = torch.full((D,), 9.0)
     process = process_for(cut, w_t2=w_t2)
     with torch.no_grad():
-        path = process.sample(10, samples=1000, generator=seeded())
+        path = process.sample(10, samples=1000, generator=seeded(), **euler)
     S, k = cut.indices(D), path.times.index(cut.t2)
     assert path.reset == k
     assert (path.after_reset[:, S] == 9).all()
@@ -86,19 +122,15 @@ def test_variance_vanishes_after_a_reset_and_the_state_jumps(cut):
     assert (path.w[:, k + 1 :] == path.w[:1, k + 1 :]).all()
     D_set = cut.complement(D)
     assert torch.equal(path.after_reset[:, D_set], path.w[:, k, D_set])  # the others continue
-    # the step from t2 starts at the right limit
-    dt = path.times[k + 1] - path.times[k]
-    assert torch.allclose(
-        path.w[:, k + 1], path.after_reset + process.drift(path.ts[k], path.after_reset) * dt, atol=1e-14
-    )
 
 
-def test_kl_does_not_feel_the_jump():
+def test_a_reset_does_not_change_the_kl(euler):
     free, reset = (process_for(Cut.vertical(0.3, 0.6, policy)) for policy in ("continue", "fixed"))
-    assert torch.equal(free.sample(10, 5, generator=seeded()).kl, reset.sample(10, 5, generator=seeded()).kl)
+    kls = [process.sample(10, 5, generator=seeded(), **euler).kl for process in (free, reset)]
+    assert torch.equal(*kls)
 
 
-def test_reset_value_is_by_default_the_initial_w0_and_learned_means_trained():
+def test_reset_value_is_by_default_the_initial_w0_and_learned_means_trained(euler):
     fixed, learned = process_for(Cut.vertical(0.3, 0.6, "fixed")), process_for(Cut.vertical(0.3, 0.6, "learned"))
     assert torch.equal(fixed.w_t2, fixed.w0)
     assert "w_t2" not in dict(fixed.named_parameters())
@@ -107,9 +139,9 @@ def test_reset_value_is_by_default_the_initial_w0_and_learned_means_trained():
     with torch.no_grad():
         fixed.w0 += 1
     assert not torch.equal(fixed.w_t2, fixed.w0)  # a copy
-    learned.sample(10, generator=seeded()).w[:, -1].sum().backward()
+    learned.sample(10, generator=seeded(), **euler).w[:, -1].sum().backward()
     assert learned.w_t2.grad.abs().min() > 0
-    assert learned.w0.grad.abs().max() == 0  # the end no longer knows where the path began
+    assert learned.w0.grad.abs().max() == 0  # the end does not depend on w0
 
 
 def test_value_after_t2_that_was_given_is_copied():
@@ -139,40 +171,40 @@ def test_trained_start_is_the_tensor_that_was_given():
     assert (process.w0 == 0).all()
 
 
-def test_frozen_start_stays_frozen():
+def test_frozen_start_stays_frozen(euler):
     frozen = nn.Parameter(torch.ones(D), requires_grad=False)
     process = process_for(Cut.sde_first(0.2, "learned"), w_t2=frozen)
     assert process.w_t2 is frozen
-    process = WeightProcess(frozen, drift_for(Cut.full(), D), PRIOR, Cut.full())
+    process = WeightProcess(frozen, random_posterior(PRIOR, Cut.full(), D), PRIOR, Cut.full())
     assert process.w0 is frozen
     assert "w0" in process.state_dict()
-    process.sample(4, generator=seeded()).w.sum().backward()
+    process.sample(4, generator=seeded(), **euler).w.sum().backward()
     assert frozen.grad is None
 
 
-def test_integers_of_numpy_are_integers():
+def test_integers_of_numpy_are_accepted_as_integers():
     path = process_for(Cut.vertical(0.3, 0.6)).sample(np.int64(10), np.int32(2), generator=seeded())
     assert path.w.shape == (2, 11, D)
 
 
-def test_same_seed_same_bits():
+def test_same_seed_same_bits(euler):
     process = process_for(Cut.vertical(0.3, 0.6))
-    a, b = (process.sample(10, 4, generator=seeded(3)) for _ in range(2))
+    a, b = (process.sample(10, 4, generator=seeded(3), **euler) for _ in range(2))
     assert torch.equal(a.w, b.w)
     assert torch.equal(a.kl, b.kl)
 
 
-def test_joint_and_separate_integration_of_a_split_drift_agree():
+def test_joint_and_separate_integration_of_a_split_drift_agree(euler):
     cut = Cut.both(0.2, 0.7, [1, 4], "fixed")
     split = process_for(cut)
     joint = WeightProcess(split.w0.detach(), lambda t, w: split.drift(t, w), PRIOR, cut, allow_leak=True)
-    a, b = split.sample(10, 5, generator=seeded()), joint.sample(10, 5, generator=seeded())
+    a, b = split.sample(10, 5, generator=seeded(), **euler), joint.sample(10, 5, generator=seeded())
     assert torch.allclose(a.w, b.w, atol=1e-13)
     assert torch.allclose(a.kl, b.kl, atol=1e-13)
     assert torch.allclose(a.after_reset, b.after_reset, atol=1e-13)
 
 
-def test_order_of_the_coordinates_is_immaterial():
+def test_order_of_the_coordinates_does_not_matter():
     order = torch.tensor([3, 0, 5, 1, 4, 2])
     place = torch.argsort(order)
     w0 = torch.linspace(-1, 1, D)
@@ -219,26 +251,26 @@ def test_bottleneck_depends_on_time_and_starts_at_zero():
     assert torch.equal(BottleneckDrift(5, "2-8-2", generator=seeded()).layers[0].weight, net.layers[0].weight)
 
 
-def test_at_the_start_posterior_is_prior_whatever_the_cut():
+def test_at_the_start_posterior_is_prior_whatever_the_cut(euler):
     for cut in CUTS:
         process = WeightProcess(torch.ones(D), PriorPlus(PRIOR, bottleneck(D, cut, "2-8-2")), PRIOR, cut)
-        assert (process.sample(10, 3, generator=seeded()).kl == 0).all()
+        assert (process.sample(10, 3, generator=seeded(), **euler).kl == 0).all()
 
 
-def test_without_noise_all_cuts_without_a_reset_coincide():
+def test_without_noise_all_cuts_without_a_reset_coincide(euler):
     quiet = OrnsteinUhlenbeck(sigma=1e-14)
     ends = []
     for cut in CUTS:
         if not cut.resets:
             process = WeightProcess(torch.ones(D), PriorPlus(quiet, bottleneck(D, cut, "2-8-2")), quiet, cut)
-            ends.append(process.sample(10, 2, generator=seeded()).w[:, -1])
+            ends.append(process.sample(10, 2, generator=seeded(), **euler).w[:, -1])
     for end in ends:
         assert torch.allclose(end, torch.full((2, D), 0.9**10), atol=1e-12)
 
 
 @pytest.mark.parametrize("cut", CUTS, ids=str)
-def test_drift_is_evaluated_once_per_step_by_euler(cut):
-    assert process_for(cut).sample(10, 3, generator=seeded()).evaluations == 10
+def test_euler_evaluates_the_drift_once_per_step(euler, cut):
+    assert process_for(cut).sample(10, 3, generator=seeded(), **euler).evaluations == 10
 
 
 def test_number_of_evaluations_of_other_schemes():
@@ -273,7 +305,7 @@ def test_at_a_point_of_ts_is_at_the_grid_point_whatever_the_dtype(t2, dtype):
     assert path.ts[-1].item() == 1
 
 
-def test_path_knows_its_phases():
+def test_path_lists_its_phases():
     path = process_for(Cut.vertical(0.3, 0.6)).sample(10, 2, generator=seeded())
     assert [(p.kind, p.start, p.stop, p.steps) for p in path[0].phases] == [
         ("ode", 0.0, 0.3, 3),
@@ -282,9 +314,9 @@ def test_path_knows_its_phases():
     ]
 
 
-def test_path_is_saved_as_numbers():
+def test_path_is_saved_as_numbers(euler):
     with torch.no_grad():
-        path = process_for(Cut.vertical(0.3, 0.6, "fixed")).sample(10, 2, generator=seeded())
+        path = process_for(Cut.vertical(0.3, 0.6, "fixed")).sample(10, 2, generator=seeded(), **euler)
     for other in (pickle.loads(pickle.dumps(path)), copy.deepcopy(path)):
         assert torch.equal(other.w, path.w)
         assert torch.equal(other.at(0.6), path.at(0.6))
@@ -292,9 +324,9 @@ def test_path_is_saved_as_numbers():
             other.kl_stl  # noqa: B018
 
 
-def test_one_sample_of_a_path_is_a_path():
+def test_one_sample_of_a_path_is_a_path(euler):
     process = process_for(Cut.vertical(0.3, 0.6, "learned"))
-    path = process.sample(10, 4, generator=seeded())
+    path = process.sample(10, 4, generator=seeded(), **euler)
     one = path[2]
     assert torch.equal(one.w, path.w[2:3])
     assert torch.equal(one.after_reset, path.after_reset[2:3])
@@ -316,15 +348,17 @@ def test_path_made_by_hand_has_a_kl():
         WeightPath(ts, torch.zeros(2, 3, 1), torch.zeros(2))
 
 
+@pytest.mark.parametrize(("solver", "ode_solver"), [("sra1", "rk4"), *EULERS.values()])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 @pytest.mark.parametrize(
     "device", ["cpu", pytest.param("cuda", marks=pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU"))]
 )
-def test_dtype_and_device_come_from_w0(dtype, device):
+def test_dtype_and_device_come_from_w0(dtype, device, solver, ode_solver):
     for cut in CUTS:
         drift = PriorPlus(OrnsteinUhlenbeck(sigma=0.1), bottleneck(D, cut, "2-8-2")).to(dtype=dtype, device=device)
         process = WeightProcess(torch.ones(D, dtype=dtype, device=device), drift, drift.prior, cut)
-        path = process.sample(10, 2, generator=torch.Generator(device).manual_seed(0), solver="sra1", ode_solver="rk4")
+        generator = torch.Generator(device).manual_seed(0)
+        path = process.sample(10, 2, generator=generator, solver=solver, ode_solver=ode_solver)
         for tensor in (path.ts, path.w, path.kl, path.kl_stl):
             assert tensor.dtype == dtype
             assert tensor.device.type == device
@@ -332,25 +366,25 @@ def test_dtype_and_device_come_from_w0(dtype, device):
         assert path.ts[-1] == 1
 
 
-def test_process_moves_between_dtypes():
+def test_process_moves_between_dtypes(euler):
     process = process_for(Cut.both(0.2, 0.7, [1, 4], "learned")).to(torch.float32)
-    path = process.sample(10, 2, generator=seeded())
+    path = process.sample(10, 2, generator=seeded(), **euler)
     assert path.w.dtype == path.kl.dtype == torch.float32
-    start = torch.zeros(D, requires_grad=True)  # no parameter, and moved all the same
-    process = WeightProcess(start, drift_for(Cut.full(), D), PRIOR, Cut.full()).to(torch.float32)
-    process.sample(10, generator=seeded()).w.sum().backward()
+    start = torch.zeros(D, requires_grad=True)  # moved although it is not a parameter
+    process = WeightProcess(start, random_posterior(PRIOR, Cut.full(), D), PRIOR, Cut.full()).to(torch.float32)
+    process.sample(10, generator=seeded(), **euler).w.sum().backward()
     assert process.w0.dtype == torch.float32
     assert start.grad.abs().min() > 0
 
 
-def test_sigma_survives_a_stay_in_float32():
+def test_sigma_is_unchanged_after_a_move_to_float32_and_back():
     prior = OrnsteinUhlenbeck(sigma=0.1)
     process = WeightProcess(torch.zeros(D), drift_for(Cut.full(), D), prior, Cut.full()).float().double()
     assert prior.diffusion(torch.tensor(0.0), process.w0).item() == 0.1
 
 
 @pytest.mark.parametrize("cut", [cut for cut in CUTS if not cut.deterministic], ids=str)
-def test_saved_loaded_and_copied_processes_give_the_same_bits(cut):
+def test_saved_loaded_and_copied_processes_give_the_same_bits(euler, cut):
     def fresh():
         return WeightProcess(torch.zeros(D), PriorPlus(PRIOR, bottleneck(D, cut, "2-4-2")), PRIOR, cut)
 
@@ -364,39 +398,39 @@ def test_saved_loaded_and_copied_processes_give_the_same_bits(cut):
     assert not set(process.state_dict()) & {"S", "D"}  # made by the cut
     pickled = pickle.loads(pickle.dumps(process))
     for other in (loaded, copy.deepcopy(process), pickled):
-        paths = [p.sample(10, 3, generator=seeded()) for p in (process, other)]
+        paths = [p.sample(10, 3, generator=seeded(), **euler) for p in (process, other)]
         assert torch.equal(paths[0].w, paths[1].w)
         assert torch.equal(paths[0].kl, paths[1].kl)
     assert pickled.drift.prior is pickled.prior
 
 
-@given(cuts(D), vectors(D), st.integers(3, 20), st.integers(0, 1000))
-def test_any_cut_gives_a_path_from_w0_at_0_to_1_with_a_nonnegative_kl(cut, w0, steps, seed):
-    process = WeightProcess(w0, drift_for(cut, D, seed), PRIOR, cut)
-    path = process.sample(steps, 2, generator=seeded(seed))
+@given(cut=cuts(D), w0=vectors(D), steps=st.integers(3, 20), seed=st.integers(0, 1000))
+def test_any_cut_gives_a_path_from_w0_at_0_to_1_with_a_nonnegative_kl(euler, cut, w0, steps, seed):
+    process = WeightProcess(w0, random_posterior(PRIOR, cut, D, seed), PRIOR, cut)
+    path = process.sample(steps, 2, generator=seeded(seed), **euler)
     assert path.w.shape == (2, steps + 1, D)
     assert (path.w[:, 0] == w0).all()
     assert path.ts[0] == 0
     assert path.ts[-1] == 1
-    assert (path.kl >= 0).all()
-    at_rest = w0[cut.indices(D)].abs().amax() < 1e-100 if len(cut.indices(D)) else True
-    assert (path.kl > 0).all() or cut.deterministic or at_rest  # at w_S = 0, t = 0 both drifts of w_S are 0
+    assert (path.kl == 0).all() if cut.deterministic else (path.kl > 0).all()
     assert path.gaussians == 2 * len(cut.indices(D)) * sum(
         p.steps for p in Grid.of(cut, steps).phases if p.kind == "sde"
     )
 
 
-@given(cuts(D), st.integers(4, 12), st.integers(0, 100))
-def test_refined_noise_leaves_the_mean_path_in_place(cut, steps, seed):
-    """With constant drift, Euler is exact: the end depends on the sum of the noise alone, not on the grid."""
-    if cut.deterministic or cut.resets:
-        return
-    fine = Grid.of(cut, steps).refine(2)
-    process = WeightProcess(torch.zeros(D), lambda t, w: 1 + 0 * w, Brownian(0.5), cut, allow_leak=True)
+@given(cut=cuts(D), steps=st.integers(4, 12), seed=st.integers(0, 100))
+def test_with_constant_drift_the_end_depends_on_the_sum_of_the_noise_alone(euler, cut, steps, seed):
+    """w(1) = 1 + 0.5 (B(t2) - B(t1)) on S and 1 on D, on every grid."""
+    assume(not cut.deterministic and not cut.resets)
+    fine, S = Grid.of(cut, steps).refine(2), cut.indices(D)
+    prior = Brownian(0.5)
+    process = WeightProcess(torch.zeros(D), affine_posterior(prior, cut, D, constant=1.0), prior, cut)
     dt = (fine.sde.stop - fine.sde.start) / fine.sde.steps
-    noise = draw(2, fine.sde.steps, len(cut.indices(D)), dt, generator=seeded(seed))
-    a, b = process.sample(fine, noise=noise), process.sample(steps, noise=noise.coarsen(2))
-    assert torch.allclose(a.w[:, -1], b.w[:, -1], atol=1e-12)
+    noise = draw(2, fine.sde.steps, len(S), dt, generator=seeded(seed))
+    expected = torch.ones(2, D).index_add(-1, S, 0.5 * noise.dB.sum(1))
+    for grid, increments in ((fine, noise), (Grid.of(cut, steps), noise.coarsen(2))):
+        path = process.sample(grid, noise=increments, **euler)
+        assert torch.allclose(path.w[:, -1], expected, rtol=0, atol=1e-12)
 
 
 def test_state_that_explodes_names_phase_step_time_and_norm():
@@ -424,7 +458,7 @@ def test_state_that_explodes_is_not_taken_for_a_diffusion_that_vanishes():
         process.sample(20, generator=seeded())
 
 
-def test_finite_weights_whose_sum_overflows_are_no_error():
+def test_finite_weights_whose_sum_overflows_are_not_an_error():
     process = WeightProcess(torch.full((4,), 1e308), lambda t, w: 0 * w, Brownian(), Cut.full())
     assert torch.isfinite(process.sample(4, generator=seeded()).w).all()
 
@@ -461,10 +495,10 @@ def test_grid_of_another_cut_is_refused():
 
 
 @pytest.mark.parametrize("stochastic", [1.0, (0,)])
-def test_a_path_sampled_without_gradients_has_none_after_a_learned_reset_either(stochastic):
+def test_a_path_sampled_without_gradients_has_none_after_a_learned_reset_either(euler, stochastic):
     cut = Cut.both(0.2, 0.5, stochastic, at_t2="learned")
-    process = WeightProcess(torch.zeros(2), lambda t, w: -w, OrnsteinUhlenbeck(), cut, allow_leak=True)
+    process = WeightProcess(torch.zeros(2), random_posterior(PRIOR, cut, 2), PRIOR, cut)
     with torch.no_grad():
-        path = process.sample(10, 2, generator=seeded())
+        path = process.sample(10, 2, generator=seeded(), **euler)
     assert not path.after_reset.requires_grad
-    assert process.sample(10, 2, generator=seeded()).after_reset.requires_grad
+    assert process.sample(10, 2, generator=seeded(), **euler).after_reset.requires_grad
