@@ -72,7 +72,9 @@ def test_coarse_time_integrals_keep_their_variance():
         (Cut.both(0.2, 0.7, [1, 5]), 10, 5, 2),
     ],
 )
-@pytest.mark.parametrize(("solver", "noises"), [("euler", 1), ("heun", 1), ("sra1", 2), ("torchsde:srk", 2)])
+@pytest.mark.parametrize(
+    ("solver", "noises"), [("euler", 1), ("fused-euler", 1), ("heun", 1), ("sra1", 2), ("torchsde:srk", 2)]
+)
 def test_normals_are_drawn_for_stochastic_coordinates_and_steps_alone(
     cut, steps, noisy_steps, noisy_weights, solver, noises
 ):
@@ -85,23 +87,28 @@ def test_normals_are_drawn_for_stochastic_coordinates_and_steps_alone(
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 @pytest.mark.parametrize("d", [1, 5, 16, 37])
-def test_sample_i_depends_on_the_seed_and_i_alone(d, dtype):
-    process = WeightProcess(torch.zeros(d, dtype=dtype), lambda t, w: -w, OrnsteinUhlenbeck(), Cut.full())
-    few = process.sample(5, samples=3, generator=seeded(7)).w
-    many = process.sample(5, samples=50, generator=seeded(7)).w
+def test_sample_i_depends_on_the_seed_and_i_alone(euler, d, dtype):
+    prior = OrnsteinUhlenbeck()
+    process = WeightProcess(torch.zeros(d), PriorPlus(prior, bottleneck(d, Cut.full(), "2-4-2")), prior, Cut.full())
+    process.to(dtype)
+
+    def sample(samples, generator):
+        return process.sample(5, samples, generator=generator, **euler).w
+
+    few, many = sample(3, seeded(7)), sample(50, seeded(7))
     assert torch.equal(few, many[:3])
     generator = seeded(7)
-    in_turn = torch.cat([process.sample(5, samples=10, generator=generator).w for _ in range(5)])
-    assert torch.equal(in_turn, many)
-    assert not torch.equal(process.sample(5, samples=3, generator=seeded(8)).w, few)
+    assert torch.equal(torch.cat([sample(10, generator) for _ in range(5)]), many)
+    assert not torch.equal(sample(3, seeded(8)), few)
     assert len(many.flatten(1).unique(dim=0)) == 50
 
 
-def test_noise_given_is_noise_used():
-    process = WeightProcess(torch.zeros(2), lambda t, w: 0 * w, Brownian(2.0), Cut.vertical(0.5, 1))
+def test_noise_given_is_noise_used(euler):
+    prior, cut = Brownian(torch.tensor([2.0, 0.5])), Cut.vertical(0.5, 1)
+    process = WeightProcess(torch.zeros(2), PriorPlus(prior, bottleneck(2, cut, "2-4-2")), prior, cut)
     noise = draw(4, 5, 2, 0.1, generator=seeded())
-    path = process.sample(10, noise=noise)
-    assert torch.allclose(path.w[:, -1], 2 * noise.dB.sum(1), atol=1e-15)
+    path = process.sample(10, noise=noise, **euler)
+    assert torch.allclose(path.w[:, -1], torch.tensor([2.0, 0.5]) * noise.dB.sum(1), atol=1e-15)
     with pytest.raises(
         ValueError, match=r"expected noise of shape \(samples, 10, 2\) with dt=0\.05, got \(4, 5, 2\) with dt=0\.1"
     ):

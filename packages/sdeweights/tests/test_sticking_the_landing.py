@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 from sdeweights import Brownian, Cut, PriorPlus, WeightProcess, bottleneck
-from sdeweights.testing import observed_order, seeded
+from sdeweights.testing import observed_order, random_posterior, seeded
 
 S2, R, Y = 0.8, 0.3, 1.0
 
@@ -61,11 +61,22 @@ def test_variance_falls_on_the_way_from_prior_to_posterior():
     assert variances[-1] < 0.05 * variances[0]
 
 
-def test_value_is_the_log_likelihood_ratio_of_the_two_chains():
+def guided():
+    return WeightProcess(torch.zeros(1), Guided(3, 0.7, 0.2), Brownian(S2**0.5), Cut.full())
+
+
+def through_a_net():
+    prior = Brownian(S2**0.5)
+    return WeightProcess(torch.zeros(1), random_posterior(prior, Cut.full(), 1), prior, Cut.full())
+
+
+@pytest.mark.parametrize(
+    ("make", "solver"), [(guided, "euler"), (through_a_net, "euler"), (through_a_net, "fused-euler")]
+)
+def test_value_is_the_log_likelihood_ratio_of_the_two_chains(make, solver):
     """kl_stl = log q(path) / p(path), term by term from the normal densities of the Euler steps."""
-    steps = 10
-    process = WeightProcess(torch.zeros(1), Guided(3, 0.7, 0.2), Brownian(S2**0.5), Cut.full())
-    path = process.sample(steps, 3, generator=seeded())
+    steps, process = 10, make()
+    path = process.sample(steps, 3, generator=seeded(), solver=solver)
     scale = torch.tensor((S2 / steps) ** 0.5)
     ratio = torch.zeros(3)
     for k in range(steps):
@@ -79,13 +90,13 @@ def test_value_is_the_log_likelihood_ratio_of_the_two_chains():
 @pytest.mark.parametrize(
     "cut", [Cut.vertical(0.3, 0.6, "learned"), Cut.both(0.2, 0.7, [0, 2]), Cut.none(), Cut.ode_first(0.2)]
 )
-def test_stl_works_with_every_kind_of_cut(cut):
+def test_stl_works_with_every_kind_of_cut(euler, cut):
     prior = Brownian(0.5)
     net = bottleneck(3, cut, "2-4-2", generator=seeded())
     for p in net.parameters():
         p.data += 0.1
     process = WeightProcess(torch.ones(3), PriorPlus(prior, net), prior, cut)
-    path = process.sample(10, 2000, generator=seeded())
+    path = process.sample(10, 2000, generator=seeded(), **euler)
     extra = (path.kl_stl - path.kl).detach()
     if cut.deterministic:
         assert (extra == 0).all()
