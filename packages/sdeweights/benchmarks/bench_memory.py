@@ -1,10 +1,11 @@
 """Peak memory of a training step against the number of steps, for the three gradient modes of `flow`.
 
-Each point is a process of its own, whose highest resident size is compared with that of the same process after a
-single step. The hidden state is 8 MB and the weights are three numbers: what grows is what the gradient mode keeps.
+Each point runs in a separate process and reports its peak resident size minus that of the same process after a single
+step. The hidden state takes 8 MB and there are only three weights, so any growth comes from what the gradient mode
+stores.
 
-The processes run with MALLOC_MMAP_THRESHOLD_ set, so that glibc gives large tensors back when they are freed. By
-default it keeps them on a heap that fragments: `--default-malloc` shows what a process then occupies.
+The processes run with MALLOC_MMAP_THRESHOLD_ set, which makes glibc return large tensors to the system when they are
+freed. By default it keeps them on a heap that fragments; `--default-malloc` shows the memory that a process then uses.
 
     python bench_memory.py [--json FILE]
 """
@@ -26,7 +27,7 @@ STATE_BYTES = 2_000_000 * 4
 
 
 def measure(gradient: str, method: str, steps: int) -> float:
-    """Peak memory of one forward and backward pass above what the process had before it, in bytes."""
+    """Peak memory of one forward and backward pass, minus the memory the process used before, in bytes."""
     import torch
 
     from sdeweights import Cut, OrnsteinUhlenbeck, WeightProcess, flow
@@ -34,7 +35,7 @@ def measure(gradient: str, method: str, steps: int) -> float:
     torch.set_num_threads(1)
     process = WeightProcess(torch.tensor([0.5, -0.5, 1.0]), lambda t, w: -w, OrnsteinUhlenbeck(sigma=0.1), Cut.full())
     h0 = torch.linspace(-1, 1, STATE_BYTES // 4).view(1000, -1)
-    # one step first, so that buffers which every mode needs do not count
+    # take one step first, so buffers that every mode needs are not counted
     for n in (1, steps):
         before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
         path = process.sample(n, generator=torch.Generator().manual_seed(0))
@@ -51,7 +52,7 @@ def slope(values: list[float]) -> float:
 
 
 def main() -> None:
-    """Measure every case in processes of their own and print a table."""
+    """Measure each case in a separate process and print a table."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--json", type=Path, help="write the figures to this file")
     parser.add_argument("--default-malloc", action="store_true", help="leave glibc's allocator as it is")

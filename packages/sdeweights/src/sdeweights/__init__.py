@@ -1,4 +1,4 @@
-"""Weights that follow an SDE on part of depth or part of their coordinates, and an ODE elsewhere.
+"""Neural-network weights that follow an SDE on part of the depth or of the coordinates, and an ODE elsewhere.
 
 dh = f_h(t, h; w) dt                                           hidden state, all of [0, 1]
 dw = f_q(t, w) dt + 1[t1 < t < t2] P_S g(t, w) P_S dB          weights: noisy only on S x (t1, t2); Ito

@@ -3,8 +3,8 @@
     dB = B(t + h) - B(t)                    variance h
     Z  = int_t^{t+h} (B(s) - B(t)) ds       variance h^3 / 3, covariance with dB h^2 / 2
 
-Per sample, step and stochastic coordinate, one normal is drawn for dB, and one more for Z if the scheme uses it; no
-other random numbers are drawn.
+For each sample, step and stochastic coordinate we draw one normal for dB, plus one for Z if the scheme uses it, and no
+other random numbers.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ class Increments(NamedTuple):
     def coarsen(self, factor: int) -> Increments:
         """Increments of the same Brownian motion over steps `factor` times as long.
 
-        dB is summed. Over a long step made of short ones, Z = sum_j Z_j + (h - t_j - h_j) dB_j, as the increment of
-        step j persists for the rest of the long step.
+        dB is summed. For Z, the increment of short step j persists until the end of the long step, so
+        Z = sum_j Z_j + (h - t_j - h_j) dB_j.
         """
         samples, steps, m = self.dB.shape
         if factor < 1 or steps % factor:

@@ -17,7 +17,7 @@ from torch import Tensor
 
 
 class AtT2(StrEnum):
-    """Value of w_S at the start of the ODE after t2."""
+    """What w_S starts from when the ODE takes over at t2."""
 
     CONTINUE = "continue"  # the sampled state, so w stays random after t2
     FIXED = "fixed"  # a constant
@@ -26,12 +26,13 @@ class AtT2(StrEnum):
 
 @dataclass(frozen=True)
 class Cut:
-    """A window (t1, t2), stochastic coordinates S, and the policy at t2.
+    """Where the weights are noisy: a window (t1, t2), stochastic coordinates S, and the policy at t2.
 
     Attributes:
         t1: start of the stochastic window.
         t2: its end.
-        stochastic: share of the coordinates (S is the first `round(share * d)`), or the indices themselves.
+        stochastic: the fraction of coordinates that are stochastic (S is the first `round(fraction * d)`), or their
+            indices.
         at_t2: "continue", "fixed" or "learned".
 
     Example:
@@ -63,7 +64,7 @@ class Cut:
 
     @classmethod
     def full(cls) -> Self:
-        """All weights noisy at all t: the SDE-BNN."""
+        """All weights are noisy at all t: the SDE-BNN."""
         return cls()
 
     @classmethod
@@ -73,27 +74,27 @@ class Cut:
 
     @classmethod
     def vertical(cls, t1: float, t2: float, at_t2: str = "continue") -> Self:
-        """All weights noisy for t in (t1, t2)."""
+        """All weights are noisy for t in (t1, t2)."""
         return cls(t1, t2, 1.0, at_t2)
 
     @classmethod
     def ode_first(cls, ratio: float) -> Self:
-        """All weights noisy in the last `ratio` of the depth: vertical(1 - ratio, 1)."""
+        """All weights are noisy in the last `ratio` of the depth: vertical(1 - ratio, 1)."""
         return cls.vertical(1 - _ratio(ratio), 1.0)
 
     @classmethod
     def sde_first(cls, ratio: float, at_t2: str = "continue") -> Self:
-        """All weights noisy in the first `ratio` of the depth: vertical(0, ratio)."""
+        """All weights are noisy in the first `ratio` of the depth: vertical(0, ratio)."""
         return cls.vertical(0.0, _ratio(ratio), at_t2)
 
     @classmethod
     def horizontal(cls, stochastic: float | Iterable[int]) -> Self:
-        """Part of the weights noisy at all t."""
+        """Some of the weights are noisy at all t."""
         return cls.both(0.0, 1.0, stochastic)
 
     @classmethod
     def both(cls, t1: float, t2: float, stochastic: float | Iterable[int], at_t2: str = "continue") -> Self:
-        """Part of the weights noisy for t in (t1, t2)."""
+        """Some of the weights are noisy for t in (t1, t2)."""
         return cls(t1, t2, stochastic, at_t2)  # type: ignore[arg-type]  # validation converts it to a tuple
 
     @property
@@ -124,7 +125,7 @@ class Cut:
         return mask.nonzero().squeeze(-1)
 
     def splits(self, d: int) -> bool:
-        """Whether both S and D are non-empty, so that the drift must be split."""
+        """Whether S and D are both non-empty, in which case the drift must be split."""
         return 0 < len(self.indices(d)) < d
 
 

@@ -1,6 +1,6 @@
-"""The diffusion g(t, w) as a linear map of noise: scalar, diagonal or dense; its inverse and its derivatives.
+"""The diffusion g(t, w), a scalar, diagonal or dense linear map applied to the noise: its inverse and its derivatives.
 
-The shape of g(t, w) for one weight vector w of shape (d,) determines which:
+The shape of g(t, w) for one weight vector w of shape (d,) determines its kind:
 
     () or (1,)   scalar      g(t, w) dB, the same factor for every coordinate
     (d,)         diagonal    g_i(t, w) dB_i
@@ -16,7 +16,7 @@ from functools import partial
 import torch
 from torch import Tensor
 
-Field = Callable[[Tensor, Tensor], Tensor]  # (t, w) -> something of w's leading shape
+Field = Callable[[Tensor, Tensor], Tensor]  # (t, w) -> tensor with the leading shape of w
 FieldAndGap = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]  # (t, w) -> f_q and f_q - f_p
 
 
@@ -29,10 +29,10 @@ class Kind(StrEnum):
 
 
 def kind_of(diffusion: Field, t: Tensor, w: Tensor) -> Kind:
-    """The kind of g, from the shape of its value at one weight vector w of shape (d,)."""
+    """The kind of g, determined by the shape of its value at one weight vector w of shape (d,)."""
     g = diffusion(t, w)
     d = len(w)
-    # For d = 1 the shapes (1,) of scalar and diagonal agree, and so do the maps.
+    # For d = 1, scalar and diagonal have the same shape (1,) and are the same map.
     if g.shape in ((), (1,)):
         return Kind.DIAGONAL if g.shape == (d,) else Kind.SCALAR
     if g.shape == (d,):
@@ -45,14 +45,14 @@ def kind_of(diffusion: Field, t: Tensor, w: Tensor) -> Kind:
 def depends_on_state(diffusion: Field, t: Tensor, w: Tensor) -> bool:
     """Whether g(t, w) depends on w; if not, the noise is additive.
 
-    Either autograd finds w in the computation of g, or g has different values at different states. The second finds
-    what autograd cannot see: a comparison inside `torch.where`, a detached tensor, arithmetic in numpy.
+    g depends on w if autograd finds w in its computation, or if its values at different states differ. The second test
+    catches what autograd cannot see: a comparison inside `torch.where`, a detached tensor, arithmetic in numpy.
     """
     return _gradient(diffusion, t, w) is not None or _differs(diffusion, t, w)
 
 
 def require_differentiable(diffusion: Field, t: Tensor, w: Tensor, scheme: str) -> None:
-    """Raise ValueError if g depends on w but autograd finds no derivative: none at all, or 0 at all probed states."""
+    """Raise ValueError if g depends on w but its autograd derivative is missing, or 0 at every state tried."""
     gradients = [_gradient(diffusion, t, state) for state in (w, *_probes(w))]
     if all(grad is None or not bool(grad.any()) for grad in gradients) and _differs(diffusion, t, w):
         raise ValueError(
@@ -73,7 +73,7 @@ def _gradient(diffusion: Field, t: Tensor, w: Tensor) -> Tensor | None:
 
 
 def _differs(diffusion: Field, t: Tensor, w: Tensor) -> bool:
-    """Whether g has another value than at w at one of the probes."""
+    """Whether the value of g at some probe differs from its value at w."""
     with torch.no_grad():
         g = diffusion(t, w)
         return any(not torch.equal(diffusion(t, state), g) for state in _probes(w))
@@ -82,14 +82,14 @@ def _differs(diffusion: Field, t: Tensor, w: Tensor) -> bool:
 def _probes(w: Tensor) -> Iterator[Tensor]:
     """States near w and far from it, whose coordinates differ in sign, order and size (up to about 1e4)."""
     w = w.detach()
-    direction = torch.cos(2.4 * torch.arange(1, w.shape[-1] + 1).to(w))  # of either sign, no two the same
+    direction = torch.cos(2.4 * torch.arange(1, w.shape[-1] + 1).to(w))  # both signs, no two equal
     for size in (0.01, 1.0, 100.0, 1e4):
         yield w + size * direction
         yield w - size * direction
 
 
 def restrict(kind: Kind, g: Tensor, indices: Tensor) -> Tensor:
-    """g_SS: the part of a diffusion that maps noise of the coordinates S to the coordinates S."""
+    """g_SS: the block of a diffusion that maps noise on the coordinates S to the coordinates S."""
     if kind is Kind.SCALAR:
         return g
     if kind is Kind.DIAGONAL:
@@ -125,18 +125,18 @@ def solve(kind: Kind, g: Tensor, x: Tensor) -> Tensor:
 
 
 def own_slope(diffusion: Field, t: Tensor, w: Tensor, noisy: Tensor) -> Tensor:
-    """d g_i / d w_i for a diagonal diffusion in which g_i depends on w_i alone; shape (..., m).
+    """d g_i / d w_i for a diagonal diffusion in which g_i depends only on w_i; shape (..., m).
 
-    `noisy` are the indices in w of the m coordinates that g drives.
+    `noisy` holds the indices in w of the m coordinates that g drives.
     """
     return _pull_back(diffusion, t, w, None)[..., noisy]
 
 
 def require_elementwise(diffusion: Field, t: Tensor, w: Tensor, noisy: Tensor, scheme: str) -> None:
-    """Raise ValueError unless autograd can differentiate g and every g_i depends on w_i alone.
+    """Raise ValueError unless autograd can differentiate g and every g_i depends only on w_i.
 
-    The Jacobian J of a g that mixes coordinates is not diagonal, so that J^T r differs from r * J^T 1 for a random
-    vector r of signs (both agree by chance with probability at most 1/2 per vector; 8 are tried).
+    If g mixes coordinates, its Jacobian J is not diagonal, and J^T r differs from r * J^T 1 for a random vector r of
+    signs. The two agree by chance with probability at most 1/2 per vector; we try 8.
     """
     require_differentiable(diffusion, t, w, scheme)
     if len(noisy) > 1 and not _is_elementwise(diffusion, t, w, noisy):
@@ -147,7 +147,7 @@ def require_elementwise(diffusion: Field, t: Tensor, w: Tensor, noisy: Tensor, s
 
 def _is_elementwise(diffusion: Field, t: Tensor, w: Tensor, noisy: Tensor) -> bool:
     generator, m = torch.Generator().manual_seed(0), len(noisy)
-    # near w, not at w: at a symmetric point such as w = 0 the derivatives off the diagonal may vanish
+    # near w, not at w: at a symmetric point such as w = 0 the off-diagonal derivatives may vanish
     near = w.detach() + 0.01 * torch.rand(w.shape, generator=generator).to(w)
     if diffusion(t, near).shape[-1:] != (m,):
         return False  # one factor for all coordinates
@@ -159,9 +159,9 @@ def _is_elementwise(diffusion: Field, t: Tensor, w: Tensor, noisy: Tensor) -> bo
 
 
 def _pull_back(diffusion: Field, t: Tensor, w: Tensor, cotangent: Tensor | None) -> Tensor:
-    """J^T r with J = dg/dw; r of ones if `cotangent` is None.
+    """J^T r with J = dg/dw; r is all ones if `cotangent` is None.
 
-    By `torch.func`, which differentiates only g: `torch.autograd.grad` would traverse all earlier steps each time.
+    Uses `torch.func`, which differentiates only g: `torch.autograd.grad` would traverse all earlier steps every time.
     """
     g, pull = _linearised(lambda state: diffusion(t, state), w)
     r = torch.ones_like(g) if cotangent is None else cotangent.expand_as(g)
@@ -196,7 +196,7 @@ def _linearised(function: Callable[[Tensor], Tensor], w: Tensor) -> tuple[Tensor
 
 
 def _push_forward(function: Callable[[Tensor], Tensor], w: Tensor, direction: Tensor) -> Tensor:
-    """J v with J the derivative of `function` at w: J^T r is linear in r, and pulling v back through it gives J v."""
+    """J v, where J is the Jacobian of `function` at w: the vector-Jacobian product of r -> J^T r, which is linear."""
     value, pull = _linearised(function, w)
     _, push = _linearised(lambda r: pull(r)[0], torch.zeros_like(value))
     pushed: Tensor = push(direction)[0]

@@ -1,7 +1,7 @@
 """Posterior drifts f_q(t, w; theta): the paper's bottleneck network, the split drift of a horizontal cut, f_p + net.
 
-A drift maps (t, w), with w of shape (..., d), to (..., d). A drift whose parts can be evaluated separately has a method
-`restrict(indices)`, which returns the drift of these coordinates as a function of only these coordinates.
+A drift maps (t, w), with w of shape (..., d), to (..., d). If its coordinates can be evaluated separately, it has a
+method `restrict(indices)`, which returns the drift of those coordinates as a function of those coordinates only.
 """
 
 from __future__ import annotations
@@ -139,7 +139,7 @@ class SplitDrift(nn.Module):
         return torch.zeros_like(w).index_copy(-1, self.S, f_S).index_copy(-1, self.D, f_D)
 
     def restrict(self, indices: Tensor) -> Field:
-        """f_S if `indices` are S, f_D if they are D; ValueError for any other set."""
+        """f_S if `indices` are S, f_D if they are D; raises ValueError for any other set."""
         if torch.equal(indices, self.S):
             return self.stochastic
         if torch.equal(indices, self.D):
@@ -152,7 +152,7 @@ class SplitDrift(nn.Module):
 
 @final
 class PriorPlus(nn.Module):
-    """f_q = f_p + net: if the net is initially zero, the posterior is initially the prior and the KL is 0."""
+    """f_q = f_p + net. If the net is zero at initialisation, the posterior starts as the prior, with a KL of 0."""
 
     def __init__(self, prior: Prior, net: Field) -> None:
         super().__init__()
@@ -169,7 +169,7 @@ class PriorPlus(nn.Module):
         return self.prior.drift(t, w) + net, net
 
     def restrict(self, indices: Tensor) -> PriorPlus:
-        """The drift of part of the coordinates; ValueError if prior or net cannot be restricted."""
+        """The drift of the coordinates `indices`; raises ValueError if the prior or the net cannot be restricted."""
         restrict: Callable[[Tensor], Field] | None = getattr(self.net, "restrict", None)
         if restrict is None:
             raise ValueError("expected a net that is split like the cut, got one that may mix coordinates")

@@ -1,4 +1,4 @@
-"""The one error that is not about arguments: an integration produced a NaN or infinity."""
+"""The error raised when an integration produces a NaN or infinity; invalid arguments raise ValueError."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from torch import Tensor
 
 
 class NonFiniteState(ArithmeticError):
-    """A state became infinite or NaN; the message gives the phase, the step, t and the norm before the step."""
+    """A state became infinite or NaN; the message names the phase, the step, t and the norm before the step."""
 
 
 def norm(x: Tensor) -> float:
-    """The largest Euclidean norm along the last axis, for messages, without overflow of squares.
+    """The largest Euclidean norm along the last axis, computed without overflow; used in error messages.
 
     Example:
         >>> f"{norm(torch.tensor([3e200, 4e200], dtype=torch.float64)):g}"

@@ -21,7 +21,7 @@ class Functional(nn.Module):
     """f_h(t, h, w): a copy of a module, called with the flat vector w instead of its parameters.
 
     The copy keeps its buffers but has no parameters. A module whose `forward` takes two arguments is called with
-    (t, h), one that takes a single argument with h.
+    (t, h), and one that takes a single argument with h.
     """
 
     def __init__(self, module: nn.Module) -> None:
@@ -49,9 +49,9 @@ class Functional(nn.Module):
         return self._call.unflatten(w)
 
     def parts(self, w: Tensor) -> list[tuple[Tensor, ...]]:
-        """Each row of w, (rows, d), split into flat parameters, which `forward` accepts instead of the row.
+        """Split each row of w, (rows, d), into flat parameters, which `forward` accepts in place of the row.
 
-        Autograd then assembles the gradients of all rows by one copy, instead of one per row.
+        Autograd then assembles the gradients of all rows in one copy instead of one copy per row.
         """
         sizes = self._call.sizes
         if w.shape[1:] != (self.d,):
@@ -128,7 +128,7 @@ def flatten(module: nn.Module) -> tuple[Tensor, Functional]:
 
 
 def as_hidden_drift(f_h: HiddenDrift | nn.Module) -> HiddenDrift:
-    """f_h itself if it takes (t, h, w); a module that takes (h) or (t, h) is called with w as its parameters.
+    """f_h as a function of (t, h, w): unchanged, or for a module of (h) or (t, h), called with w as its parameters.
 
     The module itself is called, not a copy, so its running averages are updated.
     """

@@ -1,8 +1,8 @@
-"""Three ways to carry a hidden state along the steps of a path, which differ in what they keep for the backward pass.
+"""Three ways to integrate a hidden state along a path, which differ in what they store for the backward pass.
 
 backprop     every step: memory grows with the number of steps
-checkpoint   every sqrt(steps)-th state, the rest recomputed: memory grows with the square root of the number of steps
-adjoint      the last state alone, the rest computed backward: memory does not grow
+checkpoint   every sqrt(steps)-th state; the rest are recomputed: memory grows with the square root of the step count
+adjoint      only the last state; the rest are computed backward: memory does not grow
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from sdeweights.hidden import HiddenScheme, PathStep, State, take_steps
 
 
 def checkpoint(f_h: HiddenDrift, scheme: HiddenScheme, steps: Sequence[PathStep], state: State) -> State:
-    """sqrt(steps) pieces of sqrt(steps) steps; gradients equal those of backprop to the bit."""
+    """Take the steps in sqrt(steps) checkpointed pieces; gradients are bit-identical to those of `backprop`."""
     size = max(1, math.isqrt(len(steps)))
     for first in range(0, len(steps), size):
         piece = steps[first : first + size]
@@ -30,7 +30,10 @@ def checkpoint(f_h: HiddenDrift, scheme: HiddenScheme, steps: Sequence[PathStep]
 
 
 def adjoint(f_h: HiddenDrift, scheme: HiddenScheme, steps: Sequence[PathStep], state: State) -> State:
-    """States computed backward by a `ReversibleScheme`: gradients equal those of `backprop` up to rounding."""
+    """Take the steps; the backward pass recomputes the states with a `ReversibleScheme`.
+
+    Gradients equal those of `backprop` up to rounding.
+    """
     if not steps:
         return state
     parameters = tuple(p for p in f_h.parameters() if p.requires_grad) if isinstance(f_h, nn.Module) else ()
@@ -49,7 +52,7 @@ MODES: dict[str, Callable[[HiddenDrift, HiddenScheme, Sequence[PathStep], State]
 
 
 class _Adjoint(torch.autograd.Function):
-    """Forward without a graph; backward one step at a time, from the last state."""
+    """Steps forward without a graph; the backward pass recomputes one step at a time, starting from the last state."""
 
     @staticmethod
     def forward(
@@ -114,7 +117,7 @@ def _first_step(f_h: HiddenDrift, scheme: HiddenScheme, step: PathStep, state: S
     if not torch.equal(_random_state(state[0]), before):
         raise ValueError(
             'expected f_h without random numbers such as dropout for gradient="adjoint", got one that draws them: '
-            'going backward it would draw others; "checkpoint" draws the same numbers again'
+            'the backward pass would draw different ones; "checkpoint" draws the same numbers again'
         )
     if any(x.requires_grad for x in state):
         raise ValueError(

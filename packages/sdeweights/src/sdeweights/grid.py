@@ -1,7 +1,7 @@
-"""The time grid of a cut: an integer number of steps in every phase, so that 0, t1, t2 and 1 are grid points.
+"""The time grid of a cut: every phase has an integer number of steps, so 0, t1, t2 and 1 are exact grid points.
 
-A grid made by adding step lengths misses t1 and t2 by rounding errors, and truncation as in `int(steps * ratio)` loses
-the stochastic phase altogether if the ratio is small.
+Accumulating step lengths would miss t1 and t2 by rounding errors, and truncating, as in `int(steps * ratio)`, would
+drop the stochastic phase entirely for a small ratio.
 """
 
 from __future__ import annotations
@@ -55,9 +55,9 @@ class Grid:
 
     @classmethod
     def of(cls, cut: Cut, steps: int, sde_steps: int | None = None) -> Self:
-        """Distribute `steps` steps over the phases of a cut in proportion to their lengths, at least one to each.
+        """Distribute `steps` steps over the phases of a cut in proportion to their lengths, with at least one in each.
 
-        `sde_steps` sets the number of steps of the stochastic phase; the others share the rest.
+        `sde_steps` sets the number of steps in the stochastic phase; the other phases share the rest.
         """
         spans = _spans(cut)
         if isinstance(steps, bool) or not isinstance(steps, Integral):
@@ -75,7 +75,7 @@ class Grid:
 
     @property
     def steps(self) -> int:
-        """Number of steps in all phases."""
+        """Total number of steps."""
         return self.phases[-1].last
 
     @cached_property
@@ -96,7 +96,7 @@ class Grid:
         return self
 
     def refine(self, factor: int) -> Self:
-        """Divide every step into `factor` equal ones; the points of this grid remain exactly the same."""
+        """Divide every step into `factor` equal steps; the existing grid points stay exactly the same."""
         if isinstance(factor, bool) or not isinstance(factor, int) or factor < 1:
             raise ValueError(f"expected factor to be an integer >= 1, got {factor!r}")
         return replace(
@@ -133,7 +133,7 @@ def _spans(cut: Cut) -> list[Span]:
 
 
 def _deal(steps: int, lengths: list[float]) -> list[int]:
-    """Integers >= 1 that sum to `steps`, closest to `steps * length` by the largest-remainder method."""
+    """Integers >= 1 that sum to `steps` and are as close as possible to `steps * length` (largest remainders)."""
     quotas = [steps * length for length in lengths]
     counts = [max(1, int(quota)) for quota in quotas]
     while sum(counts) < steps:
@@ -146,7 +146,7 @@ def _deal(steps: int, lengths: list[float]) -> list[int]:
 
 
 def _deal_around(steps: int, sde_steps: int, spans: list[Span]) -> list[int]:
-    """`sde_steps` for the stochastic phase; the rest is distributed over the others."""
+    """Step counts with `sde_steps` in the stochastic phase and the rest distributed over the other phases."""
     lengths = [stop - start for kind, start, stop in spans if kind == "ode"]
     most = steps - len(lengths)
     if len(lengths) == len(spans):

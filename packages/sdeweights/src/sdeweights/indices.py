@@ -1,6 +1,6 @@
-"""Ways to choose the stochastic coordinates S of a horizontal cut, other than a share or explicit indices.
+"""Choose the stochastic coordinates S of a horizontal cut by parameter name, by magnitude or at random.
 
-Each returns sorted indices into the flat weight vector, for `Cut.horizontal` or `Cut.both`.
+Each function returns sorted indices into the flat weight vector, to be passed to `Cut.horizontal` or `Cut.both`.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def by_name(module: nn.Module, *patterns: str) -> tuple[int, ...]:
 
 
 def by_magnitude(w0: Tensor, share: float) -> tuple[int, ...]:
-    """The `round(share * d)` coordinates with the largest |w0|; of ties, those with the smallest index."""
+    """The `round(share * d)` coordinates with the largest |w0|; ties go to the smallest index."""
     order = torch.argsort(w0.detach().abs(), descending=True, stable=True)
     return tuple(sorted(order[: _size(len(w0), share)].tolist()))
 

@@ -1,6 +1,7 @@
-"""Weight paths: a group of weights is followed through the phases of a grid, as one state while it is deterministic.
+"""Integrate weights through the phases of a grid.
 
-Weights that do not depend on noise, those before t1 and w_D of a split drift, are integrated once, not per sample.
+Weights that do not depend on noise (all weights before t1, and w_D of a split drift) are integrated once rather than
+once per sample.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 
 
 class Plan(NamedTuple):
-    """How a path is integrated: grid, schemes, number of samples and, if the grid has a stochastic phase, noise."""
+    """How to integrate a path: grid, schemes, number of samples, and the noise if the grid has a stochastic phase."""
 
     grid: Grid
     sde: SdeSolver
@@ -43,16 +44,16 @@ class Reset(NamedTuple):
     indices: Tensor
 
     def after(self, w: Tensor) -> Tensor:
-        """The right limit: one state for all samples if every coordinate is reset."""
+        """The right limit at the reset: a single state for all samples if every coordinate is reset."""
         if len(self.indices) == w.shape[-1]:
             return self.value.clone().unsqueeze(0)  # a view of a parameter would keep its gradient under no_grad
         return w.index_copy(-1, self.indices, self.value.expand(len(w), -1))
 
 
 class Track(NamedTuple):
-    """A group's states (samples, steps + 1, d), KL (samples,), and right limit at the reset (samples, d).
+    """States (samples, steps + 1, d), KL (samples,), and right limit at the reset (samples, d) of some of the weights.
 
-    While no noise has entered, one state stands for all samples: the first axis of `w` and `after` has length 1.
+    The first axis of `w` and `after` has length 1 if all samples are equal.
     """
 
     w: Tensor
@@ -86,7 +87,7 @@ def _deterministic(scheme: OdeSolver, drift: Field, w: Tensor, phase: Phase) -> 
 
 
 def integrate(process: WeightProcess, plan: Plan) -> WeightPath:
-    """The weight path of a process."""
+    """Integrate a weight process from 0 to 1."""
     track, evaluations = (_split if process.separate else _whole)(process, plan)
     grid, noise, cut = plan.grid, plan.noise, process.cut
     w = track.w.expand(plan.samples, -1, -1)
@@ -138,25 +139,25 @@ def _reset(process: WeightProcess, indices: Tensor) -> Reset | None:
 
 
 def _merged(process: WeightProcess, w_S: Tensor, w_D: Tensor) -> Tensor:
-    """w (..., d) from its noisy and its deterministic coordinates."""
+    """w (..., d), assembled from its noisy and deterministic coordinates."""
     w = torch.cat([w_S, w_D.expand(*w_S.shape[:-1], -1)], -1)
     order = torch.cat([process.S, process.D])
-    in_order = bool((order.diff() > 0).all())  # true if the first coordinates are the noisy ones
+    in_order = bool((order.diff() > 0).all())  # true if the noisy coordinates come first
     return w if in_order else w.index_select(-1, order.argsort())
 
 
 def _prior_of_S(process: WeightProcess, f_S: Field, grid: Grid, w_D: Tensor) -> Prior:
     if isinstance(process.drift, PriorPlus) and isinstance(f_S, PriorPlus) and process.drift.prior is process.prior:
-        return f_S.prior  # the same object, so that the gap is known to be the net
+        return f_S.prior  # the same object, so `with_gap` recognises that the gap is the net
     if process.prior.coordinatewise:
         return process.prior.restrict(process.S)
     return _prior_along(process.prior, process.S, process.D, grid, w_D)
 
 
 def _prior_along(prior: Prior, S: Tensor, D: Tensor, grid: Grid, w_D: Tensor) -> Prior:
-    """A prior that mixes coordinates, as a prior of w_S along the deterministic path w_D, (steps + 1, d_D).
+    """A prior of w_S alone, from a prior that mixes coordinates and the deterministic path w_D, (steps + 1, d_D).
 
-    Between grid points w_D is interpolated linearly, an error of order dt^2.
+    w_D is interpolated linearly between grid points, which causes an error of order dt^2.
     """
     times = grid.times
 

@@ -1,7 +1,7 @@
 """Path-space KL, Section 2:  KL = E 1/2 int_{t1}^{t2} |u|^2 dt,  u = g_SS^{-1} (f_q - f_p)_S.
 
-By Girsanov's theorem log dQ/dP = 1/2 int |u|^2 dt + int u dB along a path of the posterior. On a grid both integrals
-are left-point sums, which for Euler-Maruyama are exactly the KL of the two Markov chains.
+By Girsanov's theorem, log dQ/dP = 1/2 int |u|^2 dt + int u dB along a path of the posterior. On a grid both integrals
+are left-point sums; for Euler-Maruyama these give exactly the KL between the two Markov chains.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from sdeweights.priors import Prior
 
 
-_HALF = 0.5  # the 1/2 of the KL; value and gradient both take it from here
+_HALF = 0.5  # the 1/2 of the KL, used for both the value and the gradient
 
 
 def control(kind: Kind, gap: Tensor, g: Tensor) -> Tensor:
@@ -34,7 +34,7 @@ def control(kind: Kind, gap: Tensor, g: Tensor) -> Tensor:
 
 
 def integrand(u: Tensor) -> Tensor:
-    """1/2 |u|^2, the rate at which KL accrues: (..., m) -> (...).
+    """1/2 |u|^2, the KL per unit of time: (..., m) -> (...).
 
     Example:
         >>> integrand(torch.tensor([3.0, 4.0]))
@@ -44,7 +44,7 @@ def integrand(u: Tensor) -> Tensor:
 
 
 def slope(u: Tensor) -> Tensor:
-    """The gradient of `integrand`, for schemes that write their gradients by hand: 2 * 1/2 * u."""
+    """The gradient of `integrand`, 2 * 1/2 * u, for schemes with hand-written gradients."""
     return 2 * _HALF * u
 
 
@@ -71,10 +71,10 @@ def martingale(us: Sequence[Tensor], dB: Tensor) -> Tensor:
 def path_kl(posterior_drift: Field, prior: Prior, path: WeightPath, cut: Cut) -> Tensor:
     """1/2 int_{t1}^{t2} |u|^2 dt along each sample of a given path: (samples,).
 
-    t1 and t2 of the cut must be grid points of the path. The window may be any part of it, so the KL of consecutive
-    windows adds up to that of their union.
+    The cut's t1 and t2 must be grid points of the path. The window may cover any part of the path, and the KLs of
+    consecutive windows add up to that of their union.
 
-    Example: for a drift gap of 0.3 in each of 2 coordinates, sigma = 0.5 and the window (0, 1) it is
+    Example: for a drift gap of 0.3 in each of 2 coordinates, sigma = 0.5 and the window (0, 1), the KL is
     1/2 * 2 * (0.3 / 0.5)^2 = 0.36.
     """
     if cut.deterministic:
@@ -85,7 +85,7 @@ def path_kl(posterior_drift: Field, prior: Prior, path: WeightPath, cut: Cut) ->
 
 def controls(posterior_drift: Field, prior: Prior, path: WeightPath, cut: Cut) -> tuple[list[Tensor], list[float]]:
     """u at the left end of every step in the window of a cut, and the lengths of these steps."""
-    # A path made by hand in float32 has its grid rounded to 2^-24.
+    # In a path built by hand in float32, the grid points are rounded to 2^-24.
     first, last = (index_of(path.times, t, tolerance=1e-6) for t in (cut.t1, cut.t2))
     S = cut.indices(path.d).to(path.w.device)
     kind = diffusion.kind_of(prior.diffusion, path.ts[0], path.w[0, 0])
@@ -99,7 +99,7 @@ def controls(posterior_drift: Field, prior: Prior, path: WeightPath, cut: Cut) -
 
 
 def sticking_the_landing(drift: Field, prior: Prior, path: WeightPath, cut: Cut, dB: Tensor | None) -> Tensor:
-    """int u dB with the parameters of f_q detached, so that the gradient comes from the path alone: (samples,)."""
+    """int u dB with the parameters of f_q detached, so gradients flow only through the path: (samples,)."""
     if dB is None:
         return path.w.new_zeros(path.samples)
     us, _ = controls(_with_parameters_detached(drift, path), prior, path, cut)

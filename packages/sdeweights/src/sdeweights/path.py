@@ -16,7 +16,7 @@ from sdeweights.grid import Phase, as_float
 
 @dataclass(frozen=True, eq=False)
 class WeightPath:
-    """Weights w at the points of a grid, for several samples, with the KL of each.
+    """Weights w at the points of a grid for several samples, and the KL of each sample.
 
     Attributes:
         ts: grid, (steps + 1,), first 0 and last 1, in the dtype of w.
@@ -26,7 +26,7 @@ class WeightPath:
         reset: grid index of t2 if w is reset there, else None.
         after_reset: right limit at the reset, (samples, d), or None.
         shared: the samples agree at the grid points 0 .. shared; -1 if they differ from the start.
-        evaluations: number of evaluations of the drift; for a split drift, of the half that is evaluated more often.
+        evaluations: number of drift evaluations; for a split drift, that of the half with more of them.
         gaussians: number of standard normals drawn.
         phases: the deterministic and stochastic phases of the grid, () if unknown.
     """
@@ -102,12 +102,12 @@ class WeightPath:
         )
 
     def __getstate__(self) -> dict[str, Any]:
-        """The state for pickle and copy: the tensors, without the process and the noise that `kl_stl` needs."""
+        """The state for pickle and copy: the tensors only; `kl_stl` needs the process and its noise and is lost."""
         return self.__dict__ | {"_martingale": None}
 
     @cached_property
     def _rounded(self) -> dict[float, float]:
-        """Exact grid points by their value in `ts`, which may be float32, so that `at(ts[k])` is exact."""
+        """Map each value in `ts`, which may be float32, to the exact grid point; this makes `at(ts[k])` exact."""
         return dict(zip(self.ts.tolist(), self.times, strict=True))
 
     @cached_property
@@ -119,9 +119,9 @@ class WeightPath:
 
     @property
     def kl_stl(self) -> Tensor:
-        """KL whose gradient "sticks the landing", (samples,): kl + int u dB with the parameters of u detached.
+        """KL with a "sticking the landing" gradient, (samples,): kl + int u dB with the parameters of u detached.
 
-        The gradient has the same mean as that of `kl`, and no variance if the posterior is exact. Use it in the loss
-        instead of `kl`.
+        Its gradient has the same mean as the gradient of `kl`, and zero variance if the posterior is exact. Use it in
+        the loss instead of `kl`.
         """
         return self.kl + self.stl_term

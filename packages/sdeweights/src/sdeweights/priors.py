@@ -14,7 +14,7 @@ Value = float | Tensor
 
 
 class _Constant(nn.Module):
-    """A function of (t, w) with one value: a number, a buffer, or a parameter."""
+    """A constant function of (t, w); its value is a number, a buffer or a parameter."""
 
     def __init__(self, value: Value) -> None:
         super().__init__()
@@ -28,7 +28,7 @@ class _Constant(nn.Module):
         return torch.as_tensor(self.value, dtype=w.dtype, device=w.device)
 
     def like(self, w: Tensor) -> Value:
-        """The value in the dtype and on the device of w, for arithmetic with it."""
+        """The value, converted to the dtype and device of w."""
         return self.value.to(w) if isinstance(self.value, Tensor) else self.value
 
     def restrict(self, indices: Tensor) -> _Constant:
@@ -60,14 +60,14 @@ def _zero(t: Tensor, w: Tensor) -> Tensor:  # noqa: ARG001 - constant in t
 
 
 class Prior(nn.Module):
-    """Any drift f_p(t, w) and diffusion g(t, w).
+    """A prior with any drift f_p(t, w) and diffusion g(t, w).
 
     Args:
         drift: f_p, from (t, w) with w of shape (..., d) to (..., d).
         diffusion: g, a number, a tensor, or a function of (t, w). For one weight vector w of shape (d,) its value is a
             scalar (shape () or (1,)), a diagonal (d,) or a dense matrix (d, d); for w of shape (n, d) it broadcasts.
-        coordinatewise: whether drift and diffusion treat every coordinate by itself and by one formula, so that they
-            can be evaluated on part of the coordinates. A split drift built on this prior requires it.
+        coordinatewise: whether drift and diffusion apply the same formula to each coordinate independently, so they
+            can be evaluated on a subset of the coordinates. A split drift built on this prior requires it.
 
     Example:
         >>> prior = Prior(lambda t, w: -w, lambda t, w: 0.1 + 0.2 * t + 0 * w, coordinatewise=True)
@@ -98,7 +98,7 @@ class Prior(nn.Module):
 
     @property
     def constant_sigma(self) -> float | Tensor | None:
-        """g if it is a number or one number per coordinate, and not trained; else None."""
+        """g if it is a fixed number or a fixed number per coordinate (not trainable), else None."""
         value = self._diffusion.value if isinstance(self._diffusion, _Constant) else None
         if isinstance(value, Tensor) and (value.requires_grad or value.ndim != 1):
             return None
@@ -120,7 +120,7 @@ class Prior(nn.Module):
         return ", ".join(parts)
 
     def restrict(self, indices: Tensor) -> Prior:
-        """The prior of the coordinates `indices` alone; raises ValueError unless the prior is coordinatewise."""
+        """The prior restricted to the coordinates `indices`; raises ValueError unless the prior is coordinatewise."""
         if not self.coordinatewise:
             raise ValueError(
                 "expected a coordinatewise prior, got one that may mix coordinates; see Prior(coordinatewise=)"
@@ -129,7 +129,7 @@ class Prior(nn.Module):
 
 
 def _restricted(field: Field, indices: Tensor) -> Field:
-    """A field on part of the coordinates: by its own `restrict` if it has one, else the field itself."""
+    """A field on some of the coordinates: `field.restrict(indices)` if it has that method, else the field itself."""
     restrict: Callable[[Tensor], Field] | None = getattr(field, "restrict", None)
     return field if restrict is None else restrict(indices)
 
@@ -144,7 +144,7 @@ class OrnsteinUhlenbeck(Prior):
     Args:
         theta: rate of mean reversion, a number or (d,).
         mu: mean, a number or (d,).
-        sigma: diffusion, a number, (d,) or (d, d); an `nn.Parameter` is trained, for both prior and posterior.
+        sigma: diffusion, a number, (d,) or (d, d); an `nn.Parameter` is trained, and prior and posterior share it.
     """
 
     def __init__(self, theta: Value = 1.0, mu: Value = 0.0, sigma: Value = 1.0) -> None:
@@ -153,7 +153,7 @@ class OrnsteinUhlenbeck(Prior):
 
 @final
 class Brownian(Prior):
-    """dw = sigma dB; sigma a number, (d,) or (d, d)."""
+    """dw = sigma dB, where sigma is a number, (d,) or (d, d)."""
 
     def __init__(self, sigma: Value = 1.0) -> None:
         super().__init__(_zero, sigma, coordinatewise=_is_coordinatewise(sigma))

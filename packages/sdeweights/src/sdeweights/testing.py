@@ -18,12 +18,12 @@ from sdeweights.priors import Prior
 
 
 def seeded(seed: int = 0) -> torch.Generator:
-    """A CPU generator."""
+    """A CPU generator with this seed."""
     return torch.Generator().manual_seed(seed)
 
 
 def observed_order(dts: Sequence[float], errors: Sequence[float]) -> float:
-    """Slope of log error against log dt by least squares.
+    """Least-squares slope of log error against log dt.
 
     Example:
         >>> observed_order([0.1, 0.01], [1.0, 0.01])
@@ -46,7 +46,7 @@ def windows(smallest: float = 1e-3) -> st.SearchStrategy[tuple[float, float]]:
 
 
 def index_sets(d: int) -> st.SearchStrategy[tuple[int, ...]]:
-    """Non-empty sets of coordinates of d."""
+    """Non-empty subsets of the coordinates 0 .. d - 1."""
     return st.sets(st.integers(0, d - 1), min_size=1, max_size=d).map(lambda chosen: tuple(sorted(chosen)))
 
 
@@ -68,7 +68,7 @@ def vectors(d: int, largest: float = 2.0) -> st.SearchStrategy[Tensor]:
 
 
 class TanhDrift(nn.Module):
-    """f(t, w) = A tanh(w) + b t - w: Lipschitz, stable, time-dependent, and it mixes coordinates."""
+    """f(t, w) = A tanh(w) + b t - w: a Lipschitz, stable, time-dependent drift that mixes coordinates."""
 
     def __init__(self, d: int, seed: int) -> None:
         super().__init__()
@@ -82,21 +82,21 @@ class TanhDrift(nn.Module):
 
 
 def drift_for(cut: Cut, d: int, seed: int = 0) -> TanhDrift | SplitDrift:
-    """A stable drift of d weights that a cut accepts: split if the cut is horizontal."""
+    """A stable drift of d weights that is valid for a cut: split if the cut is horizontal."""
     if not cut.splits(d):
         return TanhDrift(d, seed)
     S = cut.indices(d)
     return SplitDrift(TanhDrift(len(S), seed), TanhDrift(d - len(S), seed + 1), S, d)
 
 
-# Everything that certifies one of them certifies the other: pairs (solver, ode_solver) for `WeightProcess.sample`.
+# Pairs (solver, ode_solver) for `WeightProcess.sample`. Every test of one pair should also run with the other.
 EULERS = {"plain": ("euler", "euler"), "fused": ("fused-euler", "fused-euler")}
 
 
 def affine_bottleneck(
     d: int, constant: float | Tensor = 0.0, slope: float | Tensor = 0.0, matrix: float | Tensor = 0.0
 ) -> BottleneckDrift:
-    """A `BottleneckDrift` that is the affine function c + s t + A w, so that closed forms hold for every solver.
+    """A `BottleneckDrift` that equals the affine function c + s t + A w, so closed forms are known for every solver.
 
     The gates are 1/2 and w = relu(w) - relu(-w), so the function is exact up to rounding.
 
@@ -132,7 +132,7 @@ def affine_posterior(
     slope: float | Tensor = 0.0,
     matrix: float | Tensor = 0.0,
 ) -> PriorPlus:
-    """f_q = f_p + c + s t + A w, a drift that every solver takes; a horizontal cut keeps A_SS and A_DD only."""
+    """f_q = f_p + c + s t + A w, a drift that every solver supports; a horizontal cut keeps only A_SS and A_DD."""
     c, s = (torch.zeros(d, dtype=torch.float64) + value for value in (constant, slope))
     A = torch.as_tensor(matrix, dtype=torch.float64)
     A = A * torch.eye(d, dtype=torch.float64) if A.ndim == 0 else A
@@ -147,7 +147,7 @@ def affine_posterior(
 
 
 def random_posterior(prior: Prior, cut: Cut, d: int, seed: int = 0, hidden: str = "2-3") -> PriorPlus:
-    """f_q = f_p + a bottleneck net with normal parameters, in float64: nonlinear, and every solver takes it."""
+    """f_q = f_p + a bottleneck net with normal parameters, in float64: a nonlinear drift that every solver supports."""
     generator = seeded(seed)
     net = bottleneck(d, cut, hidden).double()
     with torch.no_grad():

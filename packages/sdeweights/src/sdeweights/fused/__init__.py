@@ -1,4 +1,4 @@
-"""Euler's schemes for the paper's drift f_p + bottleneck net, with few passes over memory and hand-written gradients.
+"""Euler schemes for the paper's drift f_p + bottleneck net, with few passes over memory and hand-written gradients.
 
 Selected by name: `process.sample(..., solver="fused-euler", ode_solver="fused-euler")`. Only the registry in
 `sdeweights.solvers` imports from here.

@@ -1,6 +1,6 @@
-"""The equation that the fused schemes solve: the paper's f_q = theta (mu - w) + net(t, w) with constant noise sigma.
+"""The equation solved by the fused schemes: the paper's f_q = theta (mu - w) + net(t, w) with constant noise sigma.
 
-p = W1 w                          (h,)     all that the hidden layers see of w
+p = W1 w                          (h,)     the only input of the hidden layers
 x = hidden(t, p)                  (h',)    a handful of numbers
 n = gate (W x + b) + s t          (d,)     the net, gate = sigmoid(a t + c)
 dw = (theta (mu - w) + n) dt + sigma dB
@@ -19,7 +19,7 @@ from sdeweights.diffusion import Field
 from sdeweights.drifts import BottleneckDrift, ConcatSquash, PriorPlus
 from sdeweights.solvers.base import Counted, Sde
 
-# Known to have no parameters and to act on every number by itself.
+# Activations without parameters that act elementwise.
 _ACTIVATIONS = (F.softplus, F.relu, F.elu, F.silu, F.gelu, torch.relu, torch.tanh, torch.sigmoid, torch.sin)
 
 
@@ -34,12 +34,12 @@ class Layer(NamedTuple):
 
     @classmethod
     def of(cls, layer: ConcatSquash) -> Self:
-        """The tensors of that layer."""
+        """The tensors of a given layer."""
         return cls(layer.weight, layer.bias, layer.gate_slope, layer.gate_bias, layer.time_slope)
 
 
 class Equation(NamedTuple):
-    """Numbers and layers of the equation; sigma is None for a deterministic phase."""
+    """Coefficients and layers of the equation; sigma is None for a deterministic phase."""
 
     theta: float
     mu: float
@@ -49,7 +49,7 @@ class Equation(NamedTuple):
 
     @classmethod
     def deterministic(cls, drift: Field) -> Self:
-        """dw = f_q dt; raises ValueError if the drift is not the paper's."""
+        """The equation dw = f_q dt; raises ValueError if f_q does not have the paper's form."""
         drift = drift.field if isinstance(drift, Counted) else drift
         if not isinstance(drift, PriorPlus):
             raise _refusal("PriorPlus(prior, BottleneckDrift)", type(drift).__name__)
@@ -66,7 +66,7 @@ class Equation(NamedTuple):
 
     @classmethod
     def stochastic(cls, sde: Sde, d: int) -> Self:
-        """The same with noise on all d coordinates, and the KL against the drift's own prior."""
+        """The equation with noise on all d coordinates and the KL; raises ValueError if it has another form."""
         equation = cls.deterministic(sde.drift)
         sigma = sde.prior.constant_sigma
         own = cast("PriorPlus", sde.drift.field if isinstance(sde.drift, Counted) else sde.drift).prior

@@ -1,4 +1,4 @@
-"""Gradients of the fused steps. With l the gradient of w1 and k that of the KL, going backward through a step:
+"""Gradients of the fused steps. One step of the backward pass, with l the gradient of w1 and k that of the KL:
 
 G = l + k n / sigma^2,   x <- W^T (G gate) dt,   p <- J^T x,   w <- (1 - theta dt) l + W1^T p,   J = dx/dp
 """
@@ -62,7 +62,7 @@ def _backward(
     w: Tensor,
     upstream: tuple[Tensor | None, Tensor | None],
 ) -> list[Tensor | None]:
-    """Gradients of w and of all layers, in their order: through the steps from the last to the first."""
+    """Gradients of w and of all layers, in order, by going through the steps from the last to the first."""
     to_states, to_kl = upstream
     *hidden, last = equation.layers
     first, to_x_of = hidden[0].weight, long_rows(last.weight).t()
@@ -91,7 +91,7 @@ def _backward(
 def _with_force(
     carried: Tensor, net: Tensor, to_kl: Tensor | None, sigma: float | Tensor | None, out: Tensor
 ) -> Tensor:
-    """G: the gradient that reaches n through w1, plus that through the KL; the factor dt of both comes later."""
+    """G: the gradient with respect to n through w1 and through the KL, both without their factor dt."""
     if to_kl is None or sigma is None:
         return out.copy_(carried)
     if isinstance(sigma, Tensor):
@@ -100,9 +100,9 @@ def _with_force(
 
 
 class _Sums:
-    """Gradients of the last layer, which are sums over steps and samples: each of its vectors is a row, (rows, d).
+    """Gradients of the last layer, summed over steps and samples; each vector of the layer is one row, (rows, d).
 
-    G, G gate and (G - G gate) (n - s t) of one step after the other are added while they are in the cache.
+    G, G gate and (G - G gate) (n - s t) are added step by step, while they are still in the cache.
     """
 
     def __init__(self, like: Tensor, hidden: int) -> None:
@@ -124,7 +124,7 @@ class _Sums:
 
 
 class _HiddenAgain:
-    """The hidden layers at all steps once more, with a graph: of a few hundred numbers.
+    """The hidden layers at all steps, recomputed with an autograd graph of only a few hundred numbers.
 
     Attributes:
         jacobian: dx/dp at all steps, (n, S, h', h).
@@ -146,6 +146,6 @@ class _HiddenAgain:
 
 
 def _layers_of(tensors: Sequence[Tensor]) -> list[Layer]:
-    """Layers from their tensors one after the other."""
+    """Group a flat sequence of tensors into layers."""
     size = len(Layer._fields)
     return [Layer(*tensors[i : i + size]) for i in range(0, len(tensors), size)]

@@ -1,8 +1,8 @@
-"""Fused Euler-Maruyama and Euler: the numbers of the plain schemes to rounding, at about half the cost.
+"""Fused Euler-Maruyama and Euler: the results of the plain schemes up to rounding, at about half the cost.
 
-They take the drift `PriorPlus(prior, BottleneckDrift)` only and raise ValueError for any other. They read the
-parameters of the drift directly: hooks of its modules are not called, and autocast does not apply. They have first
-derivatives only.
+They only support the drift `PriorPlus(prior, BottleneckDrift)` and raise ValueError for any other. They read the
+parameters of the drift directly, so module hooks are not called and autocast does not apply. Only first derivatives
+are available.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from sdeweights.solvers.base import Counted, Sde, Solution
 
 @final
 class FusedEuler:
-    """w1 = w + f dt + sigma dB for the paper's drift and constant sigma: a number, or a vector over coordinates."""
+    """w1 = w + f dt + sigma dB for the paper's drift and a constant sigma: one number, or one per coordinate."""
 
     noises = 1
 
@@ -30,7 +30,7 @@ class FusedEuler:
         return 1.0 if additive else float("nan")
 
     def check(self, sde: Sde, t: Tensor, w: Tensor) -> None:
-        """`solve` itself raises ValueError if the equation is not the paper's."""
+        """Do nothing: `solve` raises ValueError if the equation does not have the paper's form."""
 
     def solve(self, sde: Sde, w: Tensor, times: Sequence[float], noise: Increments) -> Solution:
         """States at all `times`, and the KL."""

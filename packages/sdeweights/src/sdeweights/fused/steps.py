@@ -1,8 +1,8 @@
-"""Euler steps of the fused equation, one after the other; see `sdeweights.fused.equation`.
+"""Euler steps of the fused equation; see `sdeweights.fused.equation`.
 
     w1 = w + (theta (mu - w) + n) dt + sigma dB,     1/2 |n / sigma|^2 dt of KL
 
-Arrays with d numbers are passed over as few times as possible, while they are in the cache.
+Each step makes as few passes as possible over the arrays of length d, while they are in the cache.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from sdeweights.fused.equation import Equation, Layer
 
 
 class Visited(NamedTuple):
-    """What the backward pass needs of each step: p, x, the gate of the last layer, and the net's value n."""
+    """Values stored at each step for the backward pass: p, x, the gate of the last layer, and the net's output n."""
 
     products: list[Tensor]
     hidden: list[Tensor]
@@ -33,14 +33,14 @@ def take(
     """Take the steps of a phase, without an autograd graph.
 
     Args:
-        equation: what to integrate.
-        w: start, (S, d).
+        equation: the equation to integrate.
+        w: initial states, (S, d).
         times: n + 1 grid points.
         dB: increments (S, n, d), or None for a deterministic phase.
-        keep: whether to keep what the backward pass needs.
+        keep: whether to store the values needed by the backward pass.
 
     Returns:
-        States (S, n + 1, d), KL (S,), and what was kept.
+        States (S, n + 1, d), KL (S,), and the stored values.
     """
     theta, mu, sigma, activation, (*hidden, last) = equation
     states = w.new_empty(len(w), len(times), w.shape[-1])
@@ -68,19 +68,19 @@ def take(
 
 
 def _squared_norm(net: Tensor, sigma: float | Tensor) -> Tensor:
-    """|n / sigma|^2, (S,). A number sigma divides last, on few numbers, and twice: its square might be 0."""
+    """|n / sigma|^2, (S,). A scalar sigma is divided out after the sum, twice, since sigma^2 may underflow to 0."""
     if isinstance(sigma, Tensor):
         net, sigma = net / sigma, 1.0
     return (net * net).sum(-1) / sigma / sigma
 
 
 def long_rows(weight: Tensor) -> Tensor:
-    """W^T, (h', d), with rows of d numbers: products with short rows take four times as long."""
+    """W^T, (h', d), stored with contiguous rows of length d; products with short rows take four times as long."""
     return weight.t().contiguous()
 
 
 class HiddenLayers:
-    """The hidden layers at given times, with the gates and shifts of all times computed at once.
+    """The hidden layers at given times; gates and shifts for all times are computed at once.
 
     Attributes:
         gates, shifts: for each layer, (n, 1, out).

@@ -1,4 +1,4 @@
-"""Schemes by name: `solver=` for the stochastic phase, `ode_solver=` for deterministic phases and coordinates."""
+"""Look up schemes by name: `solver` for the stochastic phase, `ode_solver` for deterministic phases and coordinates."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The interface of solvers: the equation they take, the solution they return, and the loop of one-step schemes."""
+"""The solver interface: the equation passed in, the solution returned, and the loop for one-step schemes."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Counted:
         return self.field(t, w)
 
     def with_gap(self, prior: Prior) -> FieldAndGap:
-        """(t, w) -> (f_q, f_q - f_p), counted like the drift alone."""
+        """(t, w) -> (f_q, f_q - f_p); each call counts as one evaluation."""
         both = with_gap(self.field, prior)
 
         def counted(t: Tensor, w: Tensor) -> tuple[Tensor, Tensor]:
@@ -41,14 +41,14 @@ class Counted:
 
 
 class Sde(NamedTuple):
-    """dw = f(t, w) dt + P^T g(t, w) dB: Ito, with m noises that drive the coordinates `noisy` of d.
+    """The Ito equation dw = f(t, w) dt + P^T g(t, w) dB, with m noises driving the coordinates `noisy` out of d.
 
     Attributes:
         drift: f, from (t, w) to (..., d).
         prior: f_p and g, for the KL.
-        drift_and_gap: f and its gap f - f_p to the prior's drift, for the left ends of steps, where the KL is summed.
+        drift_and_gap: f and the gap f - f_p, evaluated at the left end of each step, where the KL is summed.
         diffusion: g on the noisy coordinates: scalar, (..., m) or (..., m, m).
-        kind: which of these.
+        kind: which of these three g is.
         noisy: (m,) indices of the noisy coordinates.
         additive: whether g does not depend on w.
     """
@@ -73,13 +73,13 @@ class Sde(NamedTuple):
             return value if everything else diffusion.restrict(kind, value, noisy)
 
         if prior.constant_diffusion:
-            constant = g(t, start)  # once for all steps
+            constant = g(t, start)  # evaluated once for all steps
             return cls(drift, prior, drift.with_gap(prior), lambda t, w: constant, kind, noisy, additive=True)  # noqa: ARG005
         additive = not diffusion.depends_on_state(prior.diffusion, t, start)
         return cls(drift, prior, drift.with_gap(prior), g, kind, noisy, additive)
 
     def spread(self, x: Tensor, d: int) -> Tensor:
-        """P^T x: values of the noisy coordinates at their indices among d, zero elsewhere."""
+        """P^T x: the noisy coordinates x placed at their indices in a vector of size d, zero elsewhere."""
         if x.shape[-1] == d:
             return x
         return x.new_zeros(*x.shape[:-1], d).index_copy(-1, self.noisy, x)
@@ -122,9 +122,9 @@ class Solution(NamedTuple):
     def of(
         cls, sde: Sde, states: Sequence[Tensor], ends: Sequence[tuple[Tensor, Tensor]], times: Sequence[float]
     ) -> Self:
-        """States (samples, d) stacked, and the KL from the gap f - f_p and g at the left end of every step.
+        """Stack states (samples, d), and sum the KL from the gap f - f_p and g at the left end of every step.
 
-        If w is not finite the KL is not computed, so that the caller reports the state and not an error from g.
+        If w is not finite, the KL is not computed: the caller then reports the state rather than an error from g.
         """
         if not bool(torch.isfinite(states[-1].detach()).all()):
             return cls(torch.stack(list(states), 1), states[-1].sum(-1))
@@ -135,8 +135,8 @@ class Solution(NamedTuple):
 class SdeSolver(Protocol):
     """A scheme for the stochastic phase.
 
-    `noises` is 1 if it needs dB only and 2 if it needs the time integrals as well. `order(additive)` is its strong
-    order, for noise that does not depend on the state and for (elementwise or commutative) noise that does.
+    `noises` is 1 if the scheme only needs dB, and 2 if it also needs the time integrals. `order(additive)` is its
+    strong order for additive noise, or otherwise for state-dependent noise that is elementwise or commutative.
     """
 
     @property
@@ -147,7 +147,7 @@ class SdeSolver(Protocol):
         """Strong order."""
 
     def check(self, sde: Sde, t: Tensor, w: Tensor) -> None:
-        """Raise ValueError if the scheme does not solve the equation."""
+        """Raise ValueError if the scheme cannot solve the equation."""
 
     def solve(self, sde: Sde, w: Tensor, times: Sequence[float], noise: Increments) -> Solution:
         """States at all `times`, starting from w of shape (samples, d), and the KL."""
@@ -177,11 +177,11 @@ class OneStepSde(ABC):
     def step(self, sde: Sde, s: Step) -> Tensor:
         """The state at the end of a step."""
 
-    def check(self, sde: Sde, t: Tensor, w: Tensor) -> None:  # noqa: B027 - optional: a scheme may take any equation
-        """Raise ValueError if the scheme does not solve the equation."""
+    def check(self, sde: Sde, t: Tensor, w: Tensor) -> None:  # noqa: B027 - optional: some schemes solve every equation
+        """Raise ValueError if the scheme cannot solve the equation."""
 
     def solve(self, sde: Sde, w: Tensor, times: Sequence[float], noise: Increments) -> Solution:
-        """Take the steps of a phase one after the other; sum the KL at their left ends."""
+        """Take the steps of a phase one by one, and sum the KL at their left ends."""
         ts = clock(times, w)
         dBs = noise.dB.unbind(1)
         Zs: Sequence[Tensor | None] = [None] * len(dBs) if noise.Z is None else noise.Z.unbind(1)
@@ -195,5 +195,5 @@ class OneStepSde(ABC):
 
 
 def clock(times: Sequence[float], like: Tensor) -> tuple[Tensor, ...]:
-    """Grid points as 0-dimensional tensors of the dtype and device of `like`."""
+    """Grid points as 0-dimensional tensors with the dtype and device of `like`."""
     return torch.tensor(times, dtype=like.dtype, device=like.device).unbind()

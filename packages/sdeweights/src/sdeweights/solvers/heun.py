@@ -1,4 +1,4 @@
-"""Stratonovich-Heun: the mean of the slopes at both ends, with the drift corrected from Ito to Stratonovich.
+"""Stratonovich-Heun: uses the mean of the slopes at both ends, with the drift corrected from Ito to Stratonovich.
 
 w^ = w + f~ dt + g dB
 w1 = w + 1/2 (f~(t, w) + f~(t1, w^)) dt + 1/2 (g(t, w) + g(t1, w^)) dB,     f~ = f - 1/2 g g'

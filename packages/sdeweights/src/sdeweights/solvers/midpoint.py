@@ -1,4 +1,4 @@
-"""Stratonovich midpoint: the slope at the midpoint, with the drift corrected from Ito to Stratonovich.
+"""Stratonovich midpoint: uses the slope at the midpoint, with the drift corrected from Ito to Stratonovich.
 
 w^ = w + 1/2 (f~ dt + g dB)
 w1 = w + f~(t + dt/2, w^) dt + g(t + dt/2, w^) dB,     f~ = f - 1/2 g g'

@@ -12,7 +12,7 @@ from sdeweights.solvers.base import OneStepSde, Sde, Step
 
 @final
 class Milstein(OneStepSde):
-    """Ito-Milstein for diffusions whose g_i depends only on w_i; others would need Levy areas."""
+    """Ito-Milstein for diffusions whose g_i depends only on w_i; other diffusions would need Levy areas."""
 
     def order(self, additive: bool) -> float:  # noqa: ARG002 - the same for both
         """Strong order."""

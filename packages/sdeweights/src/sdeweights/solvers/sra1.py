@@ -23,7 +23,7 @@ class Sra1(OneStepSde):
         """Strong order."""
         return 1.5 if additive else float("nan")
 
-    def check(self, sde: Sde, t: Tensor, w: Tensor) -> None:  # noqa: ARG002 - the equation itself says whether it is additive
+    def check(self, sde: Sde, t: Tensor, w: Tensor) -> None:  # noqa: ARG002 - `sde.additive` is enough
         """Raise ValueError for noise that depends on the state."""
         if not sde.additive:
             raise ValueError("expected additive noise for sra1, got a diffusion that is computed from w")

@@ -1,4 +1,4 @@
-"""The corrected drift  f~ = f - 1/2 sum_j (d g_j / dw) g_j  with which Stratonovich schemes solve an Ito equation."""
+"""The corrected drift  f~ = f - 1/2 sum_j (d g_j / dw) g_j  that lets Stratonovich schemes solve an Ito equation."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from sdeweights.solvers.base import Sde
 
 
 def require_correctable(sde: Sde, t: Tensor, w: Tensor, scheme: str) -> None:
-    """Raise ValueError if the correction cannot be computed: diagonal g mixes coordinates, or has no derivative."""
+    """Raise ValueError if the correction cannot be computed: a diagonal g mixes coordinates or has no derivative."""
     if sde.additive:
         return
     if sde.kind is Kind.DENSE:

@@ -22,9 +22,9 @@ _FIXED_ORDERS = {"euler": 1.0, "midpoint": 2.0, "heun2": 2.0, "heun3": 3.0, "rk4
 class Torchdiffeq:
     """One method of torchdiffeq with its tolerances; fixed-step methods take one step between grid points.
 
-    Adaptive methods are called for one interval at a time and made to end a step at its end. By default they
-    interpolate, and the interpolant is less accurate than the tolerance: at rtol 1e-7 and 100 grid points bosh3 is off
-    by 3e-5; with steps that end at the grid points it is within 3e-8.
+    Adaptive methods are called for one interval at a time and forced to finish with a step that ends at its right end.
+    By default they interpolate, and the interpolant is less accurate than the tolerance: at rtol 1e-7 and 100 grid
+    points, bosh3 is off by 3e-5; with steps that end at the grid points it is within 3e-8.
     """
 
     method: str
@@ -37,7 +37,7 @@ class Torchdiffeq:
 
     @property
     def order(self) -> float:
-        """Order of a fixed-step method; NaN if the tolerances decide."""
+        """Order of a fixed-step method; NaN for adaptive methods, whose accuracy depends on the tolerances."""
         return _FIXED_ORDERS.get(self.method, float("nan"))
 
     def solve(self, f: Field, w: Tensor, times: Sequence[float]) -> Tensor:
@@ -52,7 +52,7 @@ class Torchdiffeq:
         for k, (a, b) in enumerate(pairwise(times), 1):
             try:
                 states.append(self._call(f, states[-1], (a, b))[-1])
-            except AssertionError as error:  # torchdiffeq's "underflow in dt": no step is small enough, or NaN
+            except AssertionError as error:  # torchdiffeq's "underflow in dt": NaN, or no step is small enough
                 raise NonFiniteState(
                     f"torchdiffeq:{self.method} gave up in step {k} of {len(times) - 1}, between t={a:g} and t={b:g} "
                     f"({error}); norm of the state at the start: {norm(states[-1].flatten()):.6g}"
@@ -62,7 +62,7 @@ class Torchdiffeq:
     def _call(self, f: Field, w: Tensor, times: Sequence[float]) -> list[Tensor]:
         # float64 times: in float32 the ends of short steps could coincide
         ts = torch.tensor(times, dtype=torch.float64, device=w.device)
-        # one interval: try it in one step, and end with a step onto its end
+        # one interval: try a single step first, and finish with a step that ends exactly at its end
         options = {"first_step": ts[1] - ts[0], "step_t": ts[1:]} if self.method in _ADAPTIVE else None
         states = odeint(
             lambda t, x: f(t.to(x.dtype), x), w, ts, method=self.method, rtol=self.rtol, atol=self.atol, options=options

@@ -1,11 +1,11 @@
-"""Any fixed-step method of torchsde on the same noise as our own schemes: `solver="torchsde:srk"`.
+"""Any fixed-step method of torchsde, driven by the same noise as our own schemes: `solver="torchsde:srk"`.
 
 Time is counted in steps: with t = start + h s and B(t) = sqrt(h) W(s), the phase becomes
 
     dw = h f ds + sqrt(h) g dW,     s = 0, 1, ..., n
 
-so that torchsde's steps of length 1 hit the grid exactly. Step lengths such as 0.1 accumulate rounding errors, which
-leave a last step of almost no length.
+and torchsde's steps of length 1 hit the grid exactly. Step lengths such as 0.1 would accumulate rounding errors and
+leave a final step of almost zero length.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ METHODS = _ITO | _STRATONOVICH
 
 @dataclass(frozen=True)
 class Torchsde:
-    """One method of torchsde. `log_ode` receives the mean of the Levy area, conditional on its noise."""
+    """One method of torchsde. For `log_ode`, the Levy area is replaced by its mean given the noise."""
 
     method: str
 
@@ -48,7 +48,7 @@ class Torchsde:
         return METHODS[self.method][2]
 
     def order(self, additive: bool) -> float:
-        """Strong order; for noise that depends on the state, that of diagonal noise whose g_i depends on w_i alone."""
+        """Strong order; for state-dependent noise, the order for diagonal noise whose g_i depends only on w_i."""
         return METHODS[self.method][0 if additive else 1]
 
     def check(self, sde: Sde, t: Tensor, w: Tensor) -> None:
@@ -61,10 +61,10 @@ class Torchsde:
             stratonovich.require_correctable(sde, t, w, f"torchsde:{self.method}")
 
     def solve(self, sde: Sde, w: Tensor, times: Sequence[float], noise: Increments) -> Solution:
-        """States at all `times`; gaps and diffusion at the left ends are evaluated afterwards, for the KL."""
+        """States at all `times`, and the KL from gaps and diffusions that are evaluated at the left ends afterwards."""
         steps = len(times) - 1
         counts = torch.arange(steps + 1, dtype=w.dtype, device=w.device)
-        # A view of a parameter requires gradients under no_grad too; torchsde then takes its dg/dw for zero.
+        # A view of a parameter requires gradients even under no_grad; torchsde would then treat dg/dw as zero.
         w = w if torch.is_grad_enabled() else w.detach()
         problem = _InSteps(sde, times, w, "stratonovich" if self.method in _STRATONOVICH else "ito")
         bm = _OnGrid(sde, noise, w.shape[-1])
