@@ -1,7 +1,7 @@
-"""python -m bnneval PREDICTIONS.npz [--ood OOD.npz] [--out DIR]: metrics of saved predictions.
+"""python -m bnneval PREDICTIONS.npz [--ood OOD.npz] [--out DIR]: compute the metrics of saved predictions.
 
-PREDICTIONS.npz contains `probs`, (N, C) or (S, N, C) with S weight samples, and `labels`, (N,); OOD.npz only `probs`.
-The table is printed; with --out, metrics.json and the plots (PDF and PNG) are written to DIR.
+PREDICTIONS.npz contains `probs`, (N, C) or (S, N, C) with S weight samples, and `labels`, (N,); OOD.npz contains only
+`probs`. Prints a table; with --out, also writes metrics.json and the plots (PDF and PNG) to DIR.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ def read_npz(path: Path, *keys: str) -> list[NDArray[Any]]:
     wanted = " and ".join(keys)
     with path.open("rb") as stream:
         try:
-            if not zipfile.is_zipfile(stream):  # numpy would suggest to load it as a pickle
+            if not zipfile.is_zipfile(stream):  # numpy's error would suggest unpickling it
                 raise ValueError("not an npz archive")
             stream.seek(0)
             file = np.load(stream, allow_pickle=False)

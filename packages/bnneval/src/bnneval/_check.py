@@ -1,4 +1,4 @@
-"""Validation of arguments at the entry of every public function: a one-line ValueError, `expected ..., got ...`."""
+"""Argument validation for all public functions: raises a one-line ValueError, `expected ..., got ...`."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ if TYPE_CHECKING:
 
     from numpy.typing import ArrayLike, NDArray
 
-# Rows of a float32 softmax sum to 1 within about 1e-6; float16 has 11 bits. Logits are off by far more than either.
-# float16 rows are divided by their sum, so that anything computed from them, such as a mean, is a distribution too.
+# Rows of a float32 softmax sum to 1 within about 1e-6; float16 has 11 bits. Logits miss 1 by far more than either.
+# float16 rows are divided by their sum, so anything computed from them, such as a mean, is also a distribution.
 SUM_TOLERANCE = 1e-4
 HALF_SUM_TOLERANCE = 1e-3
 
-# A block of 81,920 float64 values (8,192 rows of ten classes) stays in the CPU caches, where columns are reduced at
-# full speed. Below a thousand rows per block the overhead of the interpreter becomes visible.
+# A block of 81,920 float64 values (8,192 rows of ten classes) fits in the CPU caches, so columns are reduced at full
+# speed. Below a thousand rows per block, interpreter overhead becomes noticeable.
 BLOCK = 81_920
 LEAST_ROWS = 1024
 
@@ -61,7 +61,7 @@ def _sums(p: NDArray[np.float64], axis: int) -> NDArray[np.float64]:
 
 
 def _reject(rows: NDArray[Any], name: str, tolerance: float, first: int = 0) -> None:
-    """Raise ValueError for the first row that is not a distribution. Called only if there is such a row."""
+    """Raise ValueError for the first row that is not a distribution; there must be one."""
     sums = _sums(rows, axis=-1)
     for bad, what in (
         (~np.isfinite(rows).all(axis=-1), "finite {}"),
@@ -84,7 +84,7 @@ def _distributions(a: NDArray[Any], name: str) -> NDArray[np.float64]:
     """Rows (..., C) as float64; raises ValueError if one of them is not a distribution."""
     p = a.astype(np.float64, copy=False)
     rows = p.reshape(-1, p.shape[-1])
-    # A NaN or infinity makes the sum of its row fail the comparison, so two cheap reductions are enough.
+    # A NaN or infinity makes its row's sum fail the comparison, so two cheap reductions are enough.
     sums = _sums(rows, axis=-1)
     if not (rows.min() >= 0 and np.abs(sums - 1).max() <= _tolerance(a)):
         _reject(rows, name, _tolerance(a))
@@ -102,15 +102,15 @@ def sample_probabilities(probs: ArrayLike, name: str = "sample_probs") -> NDArra
 
 
 def table(probs: ArrayLike, name: str = "probs") -> NDArray[Any]:
-    """An array of shape (N, C) whose rows have not been checked yet: `columns` does that."""
+    """An array of shape (N, C); its rows are checked later, by `columns`."""
     return _shaped(probs, name, "(N, C)")
 
 
 def columns(a: NDArray[Any], rows: slice, room: NDArray[np.float64], name: str = "probs") -> NDArray[np.float64]:
     """Check the given rows of a table and write them, transposed to (C, rows) float64, into the buffer `room`.
 
-    `room` has C rows and at least as many columns as there are rows to check. Reductions over few classes of many rows
-    are several times faster in this layout than in (N, C).
+    `room` has C rows and at least one column per row to check. Reducing many rows over few classes is several times
+    faster in this layout than in (N, C).
     """
     tolerance = _tolerance(a)
     block = room[:, : rows.stop - rows.start]
@@ -160,7 +160,7 @@ def scores(x: ArrayLike, name: str) -> NDArray[np.float64]:
 
 
 def images(x: ArrayLike, name: str = "images") -> NDArray[np.uint8]:
-    """(N, H, W, 3) bytes with H and W from 16 to 60: the constants are CIFAR's and make no sense far from 32."""
+    """(N, H, W, 3) bytes with H and W from 16 to 60; the corruption constants are for CIFAR, whose side is 32."""
     a = array(x, name)
     if a.dtype != np.uint8:
         raise ValueError(f"expected uint8 {name}, got dtype {a.dtype}")

@@ -1,8 +1,8 @@
 """Expected calibration error,  ECE = sum_b n_b / N |acc_b - conf_b|  over bins b of confidence, and its variants.
 
-Bins are (lo, hi], the first closed at 0, so every sample is in exactly one bin, including those with confidence 0 or 1,
-and the denominator is N. (Half-open bins [lo, hi) up to 1 would lose the most confident samples, those that a float32
-softmax has saturated to 1.)
+Bins are (lo, hi], with the first closed at 0, so every sample, including those with confidence 0 or 1, is in exactly
+one bin, and the denominator is N. (Half-open bins [lo, hi) up to 1 would lose the most confident samples, those where
+a float32 softmax saturates at 1.)
 Equal-width edges are `linspace(0, 1, bins + 1)`; equal-mass edges are quantiles of the confidences, so tied
 confidences share a bin and the order of the samples does not matter.
 """
@@ -28,9 +28,9 @@ STRETCH = 65536  # confidences binned at a time: half a megabyte, which fits in 
 
 
 class Reliability(NamedTuple):
-    """A reliability diagram as data: bin edges (B + 1,), then samples, mean confidence and accuracy per bin, each (B,).
+    """The data of a reliability diagram: bin edges (B + 1,), and samples, mean confidence and accuracy per bin, (B,).
 
-    Confidence and accuracy of an empty bin are NaN.
+    For an empty bin, confidence and accuracy are NaN.
     """
 
     edges: NDArray[np.float64]
@@ -71,7 +71,7 @@ def classwise_ece(
 ) -> float:
     """Calibration error of each class's probability, averaged over classes: 1/C sum_c ECE(p_c, 1[y = c]).
 
-    Unlike `ece` it takes the whole distribution into account, not just its largest entry.
+    Unlike `ece`, it takes the whole distribution into account, not just its largest entry.
 
     >>> round(classwise_ece([[0.9, 0.1], [0.9, 0.1]], [0, 1]), 6)   # 0.9 against 1/2 and 0.1 against 1/2
     0.4
@@ -99,7 +99,7 @@ def binned(confidence: NDArray[np.float64], hit: NDArray[np.bool_], bins: int, s
     if scheme == "width":
         edges = np.linspace(0, 1, bins + 1)
     else:
-        # Rounding decides the bin of a sample that lies on a quantile; scikit-learn's expression rounds the same way.
+        # The bin of a sample that lies on a quantile depends on rounding; this expression rounds like scikit-learn's.
         edges = np.percentile(confidence, np.linspace(0, 1, bins + 1) * 100)
 
     def tally(rows: slice) -> NDArray[np.float64]:
@@ -115,7 +115,7 @@ def binned(confidence: NDArray[np.float64], hit: NDArray[np.bool_], bins: int, s
 
 
 def _bin_index(confidence: NDArray[np.float64], inner: NDArray[np.float64]) -> NDArray[np.int64]:
-    """Number of inner edges below each confidence; for few bins, comparing with all of them is twice as fast."""
+    """Number of inner edges below each confidence; for few bins, comparing with every edge is twice as fast."""
     if len(inner) >= FEW_BINS:
         return np.searchsorted(inner, confidence)
     below = np.zeros(confidence.shape, dtype=np.uint8)

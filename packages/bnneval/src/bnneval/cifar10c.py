@@ -1,4 +1,4 @@
-"""Reader for the official CIFAR-10-C files: one NAME.npy per corruption with its five severities, and labels.npy.
+"""Read the official CIFAR-10-C files: one NAME.npy per corruption with all five severities, and labels.npy.
 
 An official file has 50,000 images (150 MB). Files are memory-mapped, so only the images of a batch are read.
 """
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Cifar10C:
-    """The corrupted test set in `folder`; images of severity s are the s-th fifth of a file.
+    """The corrupted test set in `folder`; the images of severity s are the s-th fifth of each file.
 
     >>> Cifar10C("CIFAR-10-C").images("fog", 5)[:100]   # doctest: +SKIP
     """

@@ -1,7 +1,7 @@
 """Publication figures: reliability diagram, entropy histograms, ROC, entropy by severity. No pyplot, no global state.
 
-The colours are Okabe and Ito's, which are distinguishable with any colour vision; line styles and hatches differ as
-well, for print without colour.
+The Okabe-Ito colours are distinguishable with any colour vision; line styles and hatches differ as well, so the figures
+can be printed in black and white.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def _figure(width: float = 3.4, height: float = 2.8, **grid: Any) -> tuple[Figur
 
 @_styled
 def reliability_diagram(diagram: Reliability, error: float) -> Figure:
-    """Accuracy against confidence per bin, the gap between the two hatched; below it the share of samples per bin."""
+    """Accuracy against confidence per bin, with the gap hatched; below it, the share of samples per bin."""
     figure, (upper, lower) = _figure(3.4, 3.8, nrows=2, sharex=True, height_ratios=[3, 1])
     left, width = diagram.edges[:-1], np.diff(diagram.edges)
     filled = diagram.counts > 0
@@ -117,7 +117,7 @@ def roc_curve(curves: Mapping[str, Roc], title: str = "") -> Figure:
 
 @_styled
 def entropy_by_severity(shift: Shift) -> Figure:
-    """Mean entropy by severity: a thin line per corruption, and the pooled mean with its standard deviation."""
+    """Mean entropy by severity: a thin line for each corruption, and the pooled mean with its standard deviation."""
     figure, axes = _figure()
     for k, row in enumerate(shift.cells.values()):
         mean_of_one = [cell.entropy_mean for cell in row.values()]
@@ -140,7 +140,7 @@ def entropy_by_severity(shift: Shift) -> Figure:
 
 @_styled
 def save(figure: Figure, stem: str | Path, dpi: int = 200) -> list[Path]:
-    """Write STEM.pdf (vector) and STEM.png; the files contain no date, so equal figures give equal bytes."""
+    """Write STEM.pdf (vector) and STEM.png; they contain no date, so equal figures produce identical files."""
     paths = [Path(f"{stem}.{kind}") for kind in ("pdf", "png")]
     figure.savefig(paths[0], metadata={"CreationDate": None})
     figure.savefig(paths[1], dpi=dpi)

@@ -1,6 +1,6 @@
-"""Predictive distribution of a Bayesian classifier:  p(y | x) = 1/S sum_s p(y | x, w_s),  probabilities averaged.
+"""Predictive distribution of a Bayesian classifier:  p(y | x) = 1/S sum_s p(y | x, w_s).
 
-Averaging logits or log-probabilities gives something else: the exponential of the mean of log p does not sum to 1.
+Probabilities are averaged. Averaging logits or log-probabilities is wrong: exp of the mean of log p does not sum to 1.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def _first_best(p: NDArray[np.float64], best: NDArray[np.float64], y: NDArray[np
     at_best = p == best
     if np.count_nonzero(at_best) > best.size:
         seen = np.zeros(best.size, dtype=bool)
-        for row in at_best:  # of tied classes keep the first: this one, if no class before it attains the maximum
+        for row in at_best:  # among tied classes keep the first: this one, unless an earlier class attains the maximum
             np.greater(row, seen, out=row)
             seen |= row
     hit: NDArray[np.bool_] = at_best.ravel().take(y * best.size + np.arange(best.size))

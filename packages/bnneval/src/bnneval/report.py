@@ -1,4 +1,4 @@
-"""All metrics of one set of predictions, as a dictionary of plain numbers and as the table of the command line."""
+"""All metrics of a set of predictions, as a dictionary of plain numbers and as a table for the command line."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def averaged(probs: NDArray[Any], name: str = "probs") -> NDArray[np.float64]:
 
 
 def _parts(probs: NDArray[Any]) -> dict[str, float]:
-    """Means of the aleatoric and epistemic parts; empty without weight samples, which are needed to separate them."""
+    """Mean aleatoric and epistemic uncertainty; empty without weight samples, which are needed to separate the two."""
     if probs.ndim != 3:
         return {}
     split = entropy_split(probs)

@@ -45,7 +45,7 @@ def _count(scores_id: ArrayLike, scores_ood: ArrayLike) -> _Counts:
 def _curve(counts: _Counts) -> Roc:
     thresholds, id_above, ood_above = counts
     inside, outside = np.concatenate([[0], id_above]), np.concatenate([[0], ood_above])
-    # Twice the area, in units of one pair, is an integer, so a tie counts exactly one half.
+    # Twice the area, counted in pairs, is an integer, so a tie counts exactly one half.
     doubled = int(np.sum(np.diff(inside) * (outside[1:] + outside[:-1])))
     pairs = int(inside[-1]) * int(outside[-1])
     return Roc(
@@ -73,7 +73,7 @@ def roc(scores_id: ArrayLike, scores_ood: ArrayLike) -> Roc:
 
 
 def auroc(scores_id: ArrayLike, scores_ood: ArrayLike) -> float:
-    """Area under the ROC: the probability that an OOD score exceeds an ID score, ties counting one half.
+    """Area under the ROC curve: the probability that an OOD score exceeds an ID score; ties count one half.
 
     >>> auroc([1, 2, 3], [4, 5])
     1.0
@@ -84,8 +84,8 @@ def auroc(scores_id: ArrayLike, scores_ood: ArrayLike) -> float:
 def aupr(scores_id: ArrayLike, scores_ood: ArrayLike) -> float:
     """Average precision of OOD detection: sum_k (recall_k - recall_{k-1}) precision_k over decreasing thresholds.
 
-    This is the step-wise sum; the trapezoidal rule is too high. It depends on the share of OOD samples, which is its
-    value for an uninformative score.
+    This is the step-wise sum; the trapezoidal rule overestimates it. It depends on the share of OOD samples, which is
+    also its value for an uninformative score.
 
     >>> round(aupr([1, 3], [2, 4]), 6)   # 1/2 at precision 1, 1/2 at precision 2/3
     0.833333
@@ -96,7 +96,7 @@ def aupr(scores_id: ArrayLike, scores_ood: ArrayLike) -> float:
 def fpr_at_tpr(scores_id: ArrayLike, scores_ood: ArrayLike, tpr: float = 0.95) -> float:
     """Smallest share of ID samples flagged by a threshold that flags at least `tpr` of the OOD samples (FPR95).
 
-    It is a point of the curve, not an interpolation between points.
+    This is a point on the curve, not an interpolation between points.
 
     >>> fpr_at_tpr([1, 2, 3, 4], [3, 5, 6], tpr=0.95)   # all OOD scores are >= 3, and so are two of four ID scores
     0.5
@@ -107,7 +107,7 @@ def fpr_at_tpr(scores_id: ArrayLike, scores_ood: ArrayLike, tpr: float = 0.95) -
 
 
 class Detection(NamedTuple):
-    """The three metrics of OOD detection by a score."""
+    """Three metrics of OOD detection by a score."""
 
     auroc: float
     aupr: float

@@ -32,7 +32,7 @@ def nll_per_sample(probs: ArrayLike, labels: ArrayLike) -> NDArray[np.float64]:
 def nll(probs: ArrayLike, labels: ArrayLike) -> float:
     """Mean negative log-likelihood per sample, in nats: -1/N sum_i log p_i[y_i].
 
-    It is infinite if a label has probability 0. It is not clipped, as it would then depend on the clipping threshold.
+    It is infinite if a label has probability 0. It is not clipped, since the result would depend on the threshold.
 
     >>> round(nll([[0.5, 0.5], [0.25, 0.75]], [0, 0]), 6)   # (ln 2 + ln 4) / 2
     1.039721
@@ -50,7 +50,7 @@ def brier_per_sample(probs: ArrayLike, labels: ArrayLike) -> NDArray[np.float64]
 
 
 def brier(probs: ArrayLike, labels: ArrayLike) -> float:
-    """Multi-class Brier score, summed over classes: 0 for certain and right, 2 for certain and wrong.
+    """Multi-class Brier score, summed over classes: 0 if certain and right, 2 if certain and wrong.
 
     With two classes this is twice the binary score (p_1 - y)^2.
 

@@ -1,8 +1,8 @@
 """Selective prediction: the error among the samples a classifier keeps when it abstains on its least confident ones.
 
 risk(k) = errors among the k most confident / k,  coverage = k / N,  AURC = 1/N sum_k risk(k).
-The risk is averaged over all orders of samples with tied confidence, so neither curve nor area depends on the order in
-which samples are stored.
+The risk is averaged over all orderings of samples with tied confidence, so neither the curve nor the area depends on
+the order of the samples.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A classifier under distribution shift: entropy, accuracy, ECE and NLL for each corruption and severity.
+"""Evaluate a classifier under distribution shift: entropy, accuracy, ECE and NLL for each corruption and severity.
 
 Mean corruption error (Hendrycks and Dietterich):  CE_c = sum_s E_{s,c} / sum_s E^base_{s,c},  mCE = mean_c CE_c;
 relative mCE subtracts each model's clean error from its E_{s,c} first.
@@ -25,14 +25,14 @@ if TYPE_CHECKING:
 
     from numpy.typing import ArrayLike, NDArray
 
-ANY_CLASS = np.iinfo(np.int64).max  # the number of classes is unknown until the model has predicted
+ANY_CLASS = np.iinfo(np.int64).max  # the number of classes is unknown until the first prediction
 
 Predict = Callable[[Any], Any]
 """A function from (n, H, W, 3) bytes to probabilities (n, C), or (S, n, C), which are averaged over S."""
 
 
 class Cell(NamedTuple):
-    """Metrics of one model on one set of images: entropy and NLL in nats, the others fractions; std has ddof = 0."""
+    """Metrics of one model on one set of images: entropy and NLL in nats, the rest as fractions; std has ddof = 0."""
 
     entropy_mean: float
     entropy_std: float
@@ -87,7 +87,7 @@ class Shift:
         return Trend(float(page.statistic), float(page.pvalue), float(slope), rising, len(entropy))
 
     def to_dict(self) -> dict[str, Any]:
-        """Everything as plain numbers and strings; an infinite NLL stays infinite, which JSON cannot represent."""
+        """All metrics as plain numbers and strings; an infinite NLL stays infinite, which JSON cannot represent."""
         return {
             "frost": self.frost,
             "clean": self.clean and self.clean._asdict(),
@@ -135,7 +135,7 @@ def evaluate_shift(
     bins: int = 15,
     frost: str | Path | None = None,
 ) -> Shift:
-    """Corrupt images at every severity, batch by batch, and score the predictions for them.
+    """Corrupt images at every severity, batch by batch, and score the model's predictions.
 
     `Shift.by_severity` pools the images of all corruptions, as the paper's Table 2 does: mean and std of entropy, and
     one ECE, over all of them.

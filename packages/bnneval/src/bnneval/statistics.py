@@ -72,7 +72,7 @@ def bootstrap(
     """Basic bootstrap interval [2v - q_hi, 2v - q_lo] of a statistic that resamples its own data.
 
     The basic interval mirrors the resampled values about v. Noise biases ECE upwards, once in v and twice in a
-    resample; mirroring cancels the second bias, while the percentile interval would double it.
+    resample. Mirroring cancels the second bias; the percentile interval would double it.
     """
     _check.whole(resamples, "resamples", 2)
     tail = (1 - _check.fraction(level, "level")) / 2
@@ -93,9 +93,9 @@ def bootstrap_ece(
 ) -> Interval:
     """ECE with a bootstrap interval over samples, clipped to [0, 1].
 
-    The interval is unreliable near 0, where ECE is mostly bias: on 150 sets of 1,000 samples with 10 bins the 90 %
-    interval covered a population ECE of 0, 0.02, 0.05 and 0.1 in 69, 80, 84 and 89 % of cases (the percentile interval
-    never covers 0).
+    The interval is unreliable near 0, where ECE is mostly bias. On 150 sets of 1,000 samples with 10 bins, the 90 %
+    interval covered a population ECE of 0, 0.02, 0.05 and 0.1 in 69, 80, 84 and 89 % of cases. (The percentile interval
+    never covers 0.)
 
     >>> bootstrap_ece([[0.75, 0.25]] * 100, [0] * 50 + [1] * 50).value
     0.25
@@ -149,9 +149,9 @@ def paired_difference(a: ArrayLike, b: ArrayLike, level: float = 0.95) -> Compar
 def compare(
     probs_a: ArrayLike, probs_b: ArrayLike, labels: ArrayLike, score: str = "nll", level: float = 0.95
 ) -> Comparison:
-    """Two models on the same samples: mean of score(a) - score(b), negative if a is better.
+    """Compare two models on the same samples: the mean of score(a) - score(b), negative if a is better.
 
-    With score "nll" or "brier" the test is the paired t-test over samples. With "error" (0/1 errors) it is the exact
+    For the scores "nll" and "brier" this is the paired t-test over samples. For "error" (0/1 errors) it is the exact
     McNemar test: among the samples that exactly one model gets wrong, are both models wrong equally often?
 
     >>> compare([[0.9, 0.1]] * 3, [[0.2, 0.8]] * 3, [0, 0, 1], score="error")   # b alone errs twice, a alone once

@@ -2,8 +2,8 @@
 
     infinity  <->  "Infinity"        -infinity  <->  "-Infinity"        NaN  ->  null  ->  None
 
-JSON has no number for these three. The NLL is infinite if a label has probability 0; `float("Infinity")` reads it. NaN
-is the mean of an empty set, such as the accuracy of an empty bin.
+JSON has no numbers for these three values. The NLL is infinite if a label has probability 0; `float("Infinity")` parses
+it. NaN is the mean of an empty set, such as the accuracy of an empty bin.
 """
 
 from __future__ import annotations

@@ -6,8 +6,9 @@
 | `aleatoric` | aleatoric                    | data uncertainty      | expected entropy   |
 | `epistemic` | epistemic                    | knowledge uncertainty | mutual information |
 
-Aleatoric uncertainty is what the weight samples agree on: the input is ambiguous. Epistemic uncertainty is what they
-disagree about. All names in a row are the same number; mutual information is also known as the BALD score.
+Aleatoric uncertainty is the part that all weight samples agree on: the input is ambiguous. Epistemic uncertainty is the
+part that comes from their disagreement. All names in a row refer to the same number; mutual information is also known
+as the BALD score.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class EntropySplit(NamedTuple):
-    """Entropy of N predictions and its parts, each (N,), total = aleatoric + epistemic."""
+    """Entropy of N predictions and its two parts, each (N,): total = aleatoric + epistemic."""
 
     total: NDArray[np.float64]
     aleatoric: NDArray[np.float64]
@@ -34,7 +35,7 @@ class EntropySplit(NamedTuple):
 def _entropy(p: NDArray[np.float64]) -> NDArray[np.float64]:
     # entr is 0 at 0, so a certain prediction has entropy 0 instead of the NaN of 0 * log 0.
     h: NDArray[np.float64] = np.einsum("...c->...", entr(p))
-    return np.maximum(h, 0)  # a probability one rounding error above 1 has entr -2e-16
+    return np.maximum(h, 0)  # a probability that exceeds 1 by a rounding error has entr -2e-16
 
 
 def predictive_entropy(probs: ArrayLike) -> NDArray[np.float64]:

@@ -1,6 +1,6 @@
 """The claims of "Partially Stochastic Infinitely Deep Bayesian Neural Networks", each measured against its bound.
 
-`python -m theory` checks all of them. Every module of a claim has `certify(seed) -> list[Certificate]`.
+`python -m theory` checks all of them. Each claim has a module with a function `certify(seed) -> list[Certificate]`.
 """
 
 from theory.certificate import Certificate, Relation

@@ -11,7 +11,7 @@ from torch import Tensor
 
 
 class Sample(NamedTuple):
-    """Points of A: the ball, where z = -1, and the ring, where z = +1."""
+    """Points sampled from A: those in the ball, where z = -1, and those in the ring, where z = +1."""
 
     ball: Tensor
     ring: Tensor
@@ -58,7 +58,7 @@ class Annulus:
     def sample(self, d: int, n: int, generator: torch.Generator) -> Sample:
         """About 5 n points: n on each of the spheres r1, r2, r3, n inside the ball (its centre first), n in the ring.
 
-        The spheres come first: it is the sphere r2, around the ball, that no hyperplane can separate from the ball.
+        The spheres come first because no hyperplane can separate the ball from the sphere r2 around it.
         """
         sphere = directions(d, n, generator)
         inner = self.r1 * torch.rand(n, 1, generator=generator, dtype=torch.float64) ** (1 / d)
@@ -71,7 +71,7 @@ class Annulus:
 
 
 def directions(d: int, n: int, generator: torch.Generator) -> Tensor:
-    """Points of the unit sphere of R^d: both for d = 1, n equally spaced for d = 2, n at random for d >= 3."""
+    """Points on the unit sphere of R^d: both of them for d = 1, n equally spaced for d = 2, n random for d >= 3."""
     if d == 1:
         return torch.tensor([[-1.0], [1.0]], dtype=torch.float64)
     if d == 2:

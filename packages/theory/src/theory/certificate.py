@@ -24,8 +24,8 @@ class Certificate:
         statement: what was measured, in one line.
         measured: the measured number.
         relation: "<=", ">=" or "==".
-        bound: the value that the claim gives for that number.
-        tolerance: how far the number may lie on the wrong side (rounding, discretisation, chance); at least 0.
+        bound: the value that the claim predicts for that number.
+        tolerance: how far the number may violate the bound (rounding, discretisation, chance); at least 0.
         why: the reason for the tolerance; required unless it is 0.
 
     Example:
@@ -51,7 +51,7 @@ class Certificate:
 
     @property
     def holds(self) -> bool:
-        """The verdict; False if the measured number is NaN."""
+        """Whether the number satisfies the bound within the tolerance; False for NaN."""
         gap = self.measured - self.bound
         if self.relation == Relation.AT_MOST:
             return gap <= self.tolerance

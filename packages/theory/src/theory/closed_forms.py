@@ -1,4 +1,4 @@
-"""Linear equations whose Euler chain w_{k+1} = w_k + f_q dt + sigma dB_k is known in closed form, path by path.
+"""Linear equations whose Euler chain w_{k+1} = w_k + f_q dt + sigma dB_k has a closed form for every path.
 
 dw = c dt + sigma dB                w_1 = w_0 + c + sigma B
 dw = theta (mu - w) dt + sigma dB   w_1 = mu + (w_0 - mu) prod (1 - theta dt_j) + sigma sum_k dB_k prod_{j > k} (...)
@@ -23,7 +23,7 @@ SIGMAS = torch.tensor([0.3, 0.5, 0.8, 1.2], dtype=torch.float64)  # one noise pe
 
 
 class Driven(NamedTuple):
-    """Two paths, the process they follow and the increments that drove them, (2, steps of the window, |S|)."""
+    """Two sample paths, their process, and the increments that drove them, (2, steps of the window, |S|)."""
 
     process: WeightProcess
     path: WeightPath
@@ -47,7 +47,7 @@ class Driven(NamedTuple):
 
 
 def drive(process: WeightProcess, steps: int, solver: str, seed: int) -> Driven:
-    """Sample two paths with gradients, from increments that are kept."""
+    """Sample two paths with gradients, and keep the increments."""
     grid = Grid.of(process.cut, steps)
     if grid.sde is None:
         return Driven(process, process.sample(grid, 2, solver=solver, ode_solver=solver), torch.zeros(2, 0, 0))
@@ -79,7 +79,7 @@ def end_of_constant_drift(driven: Driven, drift: float = 1.0) -> Tensor:
 
 
 def decay(path: WeightPath) -> list[float]:
-    """prod_{j >= k} (1 - theta dt_j) for every step k: what Euler leaves at t = 1 of a shift at the start of step k."""
+    """prod_{j >= k} (1 - theta dt_j) for every step k: Euler's derivative of w_1 by w at the start of step k."""
     factors = [1 - THETA * (b - a) for a, b in itertools.pairwise(path.times)]
     return [math.prod(factors[k:]) for k in range(path.steps)]
 
@@ -96,7 +96,7 @@ def end_of_mean_reversion(driven: Driven) -> Tensor:
 
 
 def slope_of_kl(driven: Driven) -> float:
-    """d KL / d drift of `constant_drift`, the mean of two samples; 0 for a cut without noise."""
+    """d KL / d drift of `constant_drift`, averaged over the two samples; 0 for a cut without noise."""
     if not driven.dB.numel():
         return 0.0
     biases = [p for name, p in driven.process.named_parameters() if name.endswith("layers.1.bias")]

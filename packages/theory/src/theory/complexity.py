@@ -1,10 +1,10 @@
 """The complexity table of Appendix D.1: T evaluations of f_h, T of f_q, and r D_s T normal numbers per forward pass.
 
-T is the number of steps, r the stochastic share of depth, D_s the number of stochastic weights. Everything is counted
-from outside, for one weight path and Euler throughout: f_h by a wrapper; random numbers, and calls of the activation of
-f_q, by watching every call of torch. The paper's row for the vertical cut says D_w T where its text says r D_w T; the
-count agrees with the text. If r T is not an integer, the grid rounds the number of steps in the window, and D_s times
-that number is drawn.
+T is the number of steps, r the stochastic fraction of the depth, D_s the number of stochastic weights. Everything is
+counted from outside the package, for one weight path and the Euler scheme: f_h by a wrapper, and random numbers and
+calls of f_q's activation by intercepting every torch call. For the vertical cut, the paper's table says D_w T where its
+text says r D_w T; the count agrees with the text. If r T is not an integer, the grid rounds the number of steps in the
+window, and the number of normals is D_s times the rounded number.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Calls:
 
 
 class Watch(TorchFunctionMode):
-    """Counts, inside a `with` block, the random numbers that torch draws and the calls of each of its functions."""
+    """Counts the random numbers drawn by torch, and the calls of each torch function, inside a `with` block."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -62,7 +62,7 @@ class Watch(TorchFunctionMode):
 
 
 class Cost(NamedTuple):
-    """Counts of one forward pass; for a drift split into f_S and f_D, the evaluations of the half with more."""
+    """Counts of one forward pass; for a split drift, f_q is the larger of the counts of f_S and f_D."""
 
     f_h: int
     f_q: int
@@ -70,7 +70,7 @@ class Cost(NamedTuple):
 
 
 def process_of(cut: Cut, d_w: int) -> WeightProcess:
-    """Weights whose f_q calls its activation once per evaluation: softplus, but tanh in f_D of a split drift."""
+    """A process whose f_q calls its activation once per evaluation: softplus, or tanh in the f_D of a split drift."""
     prior = OrnsteinUhlenbeck()
     net: BottleneckDrift | SplitDrift = BottleneckDrift(d_w, (2,), activation=F.softplus).double()
     if cut.splits(d_w):

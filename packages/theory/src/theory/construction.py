@@ -1,13 +1,14 @@
-"""The model of Theorem 4.2's proof, built from the real weight process and flow of sdeweights.
+"""The model of Theorem 4.2's proof, built from the weight process and flow of sdeweights.
 
     R1 = [0, 1/2)     dw = sigma dB,  dh = [0, 0, w[1:m]] dt           h = [x, 0, eta],  eta = int sigma B dt ~ N(0, I)
     R2 = [1/2, 3/4)   dw = f_q dt,    dh = 0                           w[1:m_gamma] -> gamma, or within delta of it
     R3 = [3/4, 1]     dw = 0,         dh = 4 [0, F_w(x, eta), 0] dt    h = [x, F_w(x, eta), eta],  L h = F_w(x, eta)
 
 Three things differ from the printed proof. sigma_0^2 is Var int_0^1/2 B dt = 1/24. R3 has length 1/4, so its field
-needs the factor 4. On n1 steps of R1 the integral is an Euler sum, and sigma is chosen for that sum (`sigma_for`).
+needs the factor 4. With n1 steps in R1 the integral is an Euler sum, and sigma is chosen for that sum (`sigma_for`).
 
-The schemes must not evaluate the right end of a step, where the next region begins: Euler for h, midpoint for w.
+The schemes must not evaluate the right end of a step, where the next region begins, so we use Euler for h and midpoint
+for w.
 """
 
 from __future__ import annotations
@@ -61,7 +62,7 @@ def variance_share(n1: int) -> float:
 
 @final
 class Capped(nn.Module):
-    """Lemma 4's field on [x, y, eta]: speed * [0, net(x, eta), 0]. Its parameters, gamma, are those of the net."""
+    """Lemma 4's field on [x, y, eta]: speed * [0, net(x, eta), 0]. Its parameters are gamma, those of the net."""
 
     def __init__(self, net: nn.Sequential, r: int, speed: float) -> None:
         super().__init__()
@@ -78,15 +79,15 @@ class Capped(nn.Module):
 
 @dataclass(frozen=True, eq=False)
 class Construction:
-    """One model of the proof. Every choice of the proof is a field, so a wrong choice is a value too.
+    """A model of the proof. Every choice made in the proof is a field, so tests can also build a wrong model.
 
     Attributes:
         law: the conditional law to approximate.
-        epsilon: the allowed probability of failure, and the allowed error.
+        epsilon: the largest allowed probability of failure, and the largest allowed error.
         case: what happens to w at t2.
         family: family of the network F, and of the network f_q on R2.
         net: F, from (x, eta) to y.
-        cut: when, and in which coordinates, w is noisy.
+        cut: when w is noisy, and in which coordinates.
         steps: number of steps of the grid; T2 and T3 must be grid points.
         sigma: noise of the weights.
         delta: how close w has to come to gamma.
@@ -135,8 +136,8 @@ class Construction:
     def Lambda(self) -> float:
         """The radius of the event A_2:  P(|sigma B_1/2 [1:m_gamma]| <= Lambda) = 1 - epsilon / 20.
 
-        The proof asks for at least 1 - epsilon / 2. With exactly that, P(A) would barely exceed 1 - epsilon, and no
-        affordable number of samples could tell the two apart.
+        The proof requires at least 1 - epsilon / 2. With exactly that value, P(A) would barely exceed 1 - epsilon, and
+        telling the two apart would take too many samples.
         """
         return self.sigma * math.sqrt(T2) * float(stats.chi.ppf(1 - self.epsilon / 20, len(self.gamma)))
 
@@ -182,10 +183,10 @@ def construct(
 ) -> Construction:
     """The model of the proof for a law, an epsilon and a case.
 
-    Half of epsilon is spent on the network (Theorem A.1), half on delta, by the bound of `networks.sensitivity`. The
-    paper's Sigma, zero on the last m2 weights, is a cut of the first m1 weights. Only Lemma 3 needs it; in the other
-    cases all weights may be noisy. The linear field has a rate of about -40 and needs 96 steps; the others are exact
-    on 16.
+    Half of epsilon is spent on the network (Theorem A.1) and half on delta, using the bound of `networks.sensitivity`.
+    The paper's Sigma is zero on the last m2 weights, which here is a cut of the first m1 weights. Only Lemma 3 needs
+    it; in the other cases all weights may be noisy. The linear field has a rate of about -40 and needs 96 steps; the
+    other fields are exact with 16.
     """
     reach = theorem_a1.noise_radius(law, epsilon)
     net = theorem_a1.approximation(law, family, epsilon).ignoring(law.m - 1).module(reach)

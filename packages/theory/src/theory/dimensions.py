@@ -17,7 +17,7 @@ class Dimensions:
         m_gamma: number of parameters of the network f_gamma.
         m1: number of noisy weights.
         m2: number of weights that are zero at t2, the extra dimensions of Lemma 3.
-        r: number of hidden coordinates between x and eta, which become the output.
+        r: number of hidden coordinates between x and eta, which hold the output at t = 1.
         d_w: number of weights.
         d_h: number of hidden coordinates [x, 0_r, eta].
 
@@ -63,7 +63,7 @@ class Dimensions:
     def as_printed(cls, d_x: int, d_y: int, m: int, m_gamma: int) -> Self:
         """The same with r = d_h - d_x - d_w, as printed in Step 1 of the proof; always raises ValueError.
 
-        The last term has to be m, the number of weights that are integrated, not d_w, which is larger.
+        The last term must be m, the number of weights that are integrated; d_w is larger.
         """
         right = cls.of(d_x, d_y, m, m_gamma)
         return cls(**(asdict(right) | {"r": printed_r(right)}))

@@ -1,8 +1,8 @@
-"""Weight equations that every Euler solver takes, so that one object certifies all of them.
+"""Weight equations that every Euler solver supports, so each claim can be checked for all of them.
 
     f_q = f_p + net,   f_p = theta (mu - w) or 0,   net a `BottleneckDrift`, or one for S and one for D
 
-An affine net, c + s t + A w, has closed forms; a random net has none, but mixes coordinates.
+An affine net, c + s t + A w, has closed forms. A random net has no closed form, but it mixes coordinates.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ SOLVERS = ("euler", "fused-euler")  # values of both `solver` and `ode_solver`
 def affine_process(
     cut: Cut, prior: Prior, w0: Tensor, *, constant: float = 0.0, slope: float = 0.0, matrix: float = 0.0
 ) -> WeightProcess:
-    """dw = (f_p + constant + slope t + matrix w) dt + noise, where `matrix` multiplies the identity."""
+    """The process dw = (f_p + constant + slope t + matrix w) dt + noise, where `matrix` is a number times I."""
     d = len(w0)
     net: BottleneckDrift | SplitDrift = affine_bottleneck(d, constant, slope, matrix)
     if cut.splits(d):
@@ -30,7 +30,7 @@ def affine_process(
 
 
 def random_process(cut: Cut, prior: Prior, w0: Tensor, seed: int, hidden: str = "3-4-3") -> WeightProcess:
-    """dw = (f_p + random net) dt + noise."""
+    """The process dw = (f_p + random net) dt + noise."""
     d = len(w0)
     net: BottleneckDrift | SplitDrift = random_net(d, seed, hidden)
     if cut.splits(d):
@@ -50,6 +50,6 @@ def random_net(d: int, seed: int, hidden: str = "3-4-3") -> BottleneckDrift:
 
 
 def sample(process: WeightProcess, steps: int, samples: int, solver: str, seed: int) -> WeightPath:
-    """Paths by one solver in every phase, without gradients."""
+    """Sample paths with the same solver in every phase, without gradients."""
     with torch.no_grad():
         return process.sample(steps, samples, generator=seeded(seed), solver=solver, ode_solver=solver)

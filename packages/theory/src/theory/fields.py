@@ -18,10 +18,10 @@ from sdeweights import Functional, WeightPath
 
 @final
 class LipschitzNet(nn.Module):
-    """f(t, h) = s (1 + cos 2 pi t) / 2 * A tanh(B h + b) + c, with |A|_F |B|_F scaled by s down to at most `cap`.
+    """f(t, h) = s (1 + cos 2 pi t) / 2 * A tanh(B h + b) + c, where s scales |A|_F |B|_F down to at most `cap`.
 
-    With its parameters replaced by w it is a network "whose parameters are w_t", eq. (9), and its Lipschitz constant in
-    h is at most `cap` for every w.
+    With its parameters replaced by w, it is a network "whose parameters are w_t", eq. (9). Its Lipschitz constant in h
+    is at most `cap` for every w.
 
     Example:
         >>> sum(p.numel() for p in LipschitzNet(d=2, width=8, cap=3.0).parameters())
@@ -73,7 +73,7 @@ def step_condition(f_h: Functional, path: WeightPath) -> float:
 
 
 def fold(t: Tensor, h: Tensor, w: Tensor) -> Tensor:  # noqa: ARG001 - independent of time and weights
-    """(|h| - h_1) e_1, of Lipschitz constant 2: one Euler step of length 1 folds h to (|h|, h_2, ..., h_d).
+    """(|h| - h_1) e_1, with Lipschitz constant 2: one Euler step of length 1 folds h to (|h|, h_2, ..., h_d).
 
     Its flow is a homeomorphism, but one Euler step with dt = 1 is not: a hyperplane separates the images of a ball and
     of a ring around it.

@@ -1,10 +1,10 @@
-"""Sample paths of the paper's Figures 1 and 2, against closed forms.
+"""Sample paths of the paper's Figures 1 and 2, compared with closed forms.
 
-Figure 1, a vertical cut with noise on (0.3, 0.6): weights stay random afterwards unless w_0.6 is fixed. Figure 2, a
+Figure 1 is a vertical cut with noise on (0.3, 0.6): weights stay random afterwards unless w_0.6 is fixed. Figure 2 is a
 horizontal cut with noise on w_S: w_D stays deterministic only if the drift is separated.
 
-Both figures are integrated by schemes of higher order, since their drifts are not constant on a step. In addition, each
-Euler solver integrates them with a drift that it takes, and is compared with the closed form of its own chain.
+Both figures are integrated with higher-order schemes, since their drifts are not constant during a step. In addition,
+each Euler solver integrates both cuts with a drift that it supports, and is compared with the closed form of its chain.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from theory.equations import SOLVERS, affine_process, sample
 from theory.statistics import mean_and_variance
 
 FIGURE_1, FIGURE_2 = "Figure 1", "Figure 2"
-FEW = 100  # paths that end in one point
-STEPS = 100  # of the Euler solvers; 0.3 and 0.6 are grid points, and every step has length 1/100
+FEW = 100  # number of paths, for cases in which all paths end at the same point
+STEPS = 100  # steps of the Euler solvers: 0.3 and 0.6 are grid points, and every step has length 1/100
 
 
 def figure_1(at_t2: str, samples: int, generator: torch.Generator, steps: int = 500) -> WeightPath:
@@ -54,7 +54,7 @@ def figure_2(separated: bool, samples: int, generator: torch.Generator, steps: i
 
 
 def polynomial_figure_1(at_t2: str, samples: int, solver: str, seed: int) -> WeightPath:
-    """Figure 1 with f_q = 1 - 3 t on all of [0, 1], whose Euler sums are known exactly."""
+    """Figure 1 with f_q = 1 - 3 t on all of [0, 1]; the Euler sums of this drift are known exactly."""
     zero = torch.zeros(1, dtype=torch.float64)
     process = affine_process(Cut.vertical(0.3, 0.6, at_t2), Brownian(), zero, constant=1.0, slope=-3.0)
     return sample(process, STEPS, samples, solver, seed)
@@ -66,7 +66,7 @@ def euler_sum(a: float, b: float) -> float:
 
 
 def separated_figure_2(samples: int, solver: str, seed: int) -> WeightPath:
-    """Figure 2, separated, with the drift of `figure_2` as a pair of bottleneck nets."""
+    """Figure 2 with the separated drift of `figure_2`, written as a pair of bottleneck nets."""
     prior = Brownian()
     nets = SplitDrift(affine_bottleneck(1, matrix=-1.0), affine_bottleneck(1, slope=1.0, matrix=1.0), [0], 2)
     process = WeightProcess(torch.zeros(2, dtype=torch.float64), PriorPlus(prior, nets), prior, Cut.horizontal([0]))
@@ -74,7 +74,7 @@ def separated_figure_2(samples: int, solver: str, seed: int) -> WeightPath:
 
 
 def certify(seed: int, paths: int, solvers: Sequence[str] = SOLVERS) -> list[Certificate]:
-    """Both figures as in the paper; then both by each Euler solver."""
+    """Check both figures as in the paper, then both figures with each Euler solver."""
     return [
         *_figure_1(seed, paths),
         *_figure_2(seed, paths),

@@ -68,7 +68,7 @@ def vertical_cut(seed: int = 0) -> Figure:
 
 
 def horizontal_cut(seed: int = 0) -> Figure:
-    """Figure 2: w_S, and w_D for an f_q that is not separated and for one that is."""
+    """Figure 2: w_S, and w_D with and without a separated f_q."""
     figure = Figure(figsize=(11, 3.4))
     apart, leaky = (figure_2(separated, PATHS, seeded(seed)) for separated in (True, False))
     panels = (
@@ -100,7 +100,7 @@ def _plot_paths(ax: Any, path: WeightPath, coordinate: int) -> None:
 
 
 def annulus_under_maps(seed: int = 0) -> Figure:
-    """A ball, a ring around it and a grid: unchanged, under a flow, and under one Euler step that is too long."""
+    """A ball, a ring around it and a grid, and their images under a flow and under a single Euler step (too long)."""
     model = random_model(2, seed + 3, cut=Cut.ode_first(0.5), width=12)
     path = model.paths(1, seeded(seed), steps=64)
     maps: tuple[tuple[Map, str], ...] = (

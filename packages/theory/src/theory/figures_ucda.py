@@ -34,7 +34,7 @@ def _sampled(law: SmoothLaw, x: Tensor, seed: int) -> Outcome:
 
 
 def _drawn(law: Law, x: float, n: int = 20_000) -> Tensor:
-    """n samples of the law at x, not drawn by its generator: (n, d_y)."""
+    """n samples of the law at x, drawn without its generator function: (n, d_y)."""
     return law.sample(torch.full((n, 1), x, dtype=torch.float64), torch.Generator().manual_seed(1))
 
 
@@ -45,7 +45,7 @@ def _title(law: Law) -> str:
 
 
 def _on_the_line(law: SmoothLaw, file: Path, seed: int) -> Path:
-    """Quantiles over x; histograms against the density at three inputs; the error against |eta|."""
+    """A figure with quantiles over x, histograms and densities at three inputs, and the error against |eta|."""
     x = grid(41)
     result = _sampled(law, x, seed)
     figure = Figure(figsize=(13.5, 4.8), layout="constrained")
@@ -103,7 +103,7 @@ def _densities(axes: Axes, law: SmoothLaw, x: Tensor, result: Outcome) -> None:
 
 
 def _errors(axes: Axes, result: Outcome) -> None:
-    """sup over x of the error of each path: at most epsilon on A."""
+    """The error of each path, sup over x, against |eta|; it is at most epsilon on A."""
     size, inside = result.eta.norm(dim=-1), result.inside
     for mask, colour, marker, name in ((inside, MODEL, "o", "in $A$"), (~inside, ACCENT, "x", "not in $A$")):
         axes.scatter(size[mask].numpy(), result.error[mask].numpy(), s=10, color=colour, marker=marker, label=name)
@@ -116,7 +116,7 @@ def _errors(axes: Axes, result: Outcome) -> None:
 
 
 def _on_the_plane(law: SmoothLaw, file: Path, seed: int) -> Path:
-    """Samples at three inputs on the law's curve; the angle against uniform; the error against |eta|."""
+    """A figure with samples at three inputs on the law's curve, the distribution of angles, and the error by |eta|."""
     x = torch.tensor([[-1.0], [0.0], [1.0]], dtype=torch.float64)
     result = _sampled(law, x, seed)
     figure = Figure(figsize=(13.5, 4.8), layout="constrained")

@@ -1,7 +1,7 @@
-"""Least squares for shallow networks: Levenberg-Marquardt, with sample weights that grow where the errors are largest.
+"""Fit shallow networks by Levenberg-Marquardt, with sample weights that grow where the errors are largest.
 
-minimise  sum_i omega_i |F(z_i) - y_i|^2 + ridge^2 |gamma|^2;  then  omega_i <- omega_i (|F(z_i) - y_i| / mean + 0.05),
-which reduces the largest error (Lawson's algorithm); repeat.
+Each round minimises  sum_i omega_i |F(z_i) - y_i|^2 + ridge^2 |gamma|^2  and then updates the weights,
+omega_i <- omega_i (|F(z_i) - y_i| / mean + 0.05),  which reduces the largest error (Lawson's algorithm).
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from torch import Tensor
 
 from theory.networks import Family, Shallow
 
-RIDGE = 1e-3  # keeps the parameters small, and with them the curvature of F
+RIDGE = 1e-3  # keeps the parameters small, and therefore the curvature of F
 ROUNDS = (60, 15, 15, 15)  # Levenberg-Marquardt steps per round; the first round has equal weights
 
 

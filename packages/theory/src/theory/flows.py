@@ -1,13 +1,13 @@
 """Flows are homeomorphisms: the step of Theorem 4.1's proof that rules out z.
 
-Along a continuous weight path dh = f_h(t, h; w_t) dt is an ordinary differential equation with a field Lipschitz in h.
-Its flow psi has an inverse, the flow of -f_h backwards in time. It preserves order on the line (d = 1), orientation
-(det D psi > 0), and the winding number of a curve around a point of the plane. All of this also holds for the Euler
-network of n steps if dt * Lip < 1:
+Along a continuous weight path, dh = f_h(t, h; w_t) dt is an ordinary differential equation whose field is Lipschitz in
+h. Its flow psi has an inverse: the flow of -f_h backwards in time. It preserves the order of points on the line
+(d = 1), orientation (det D psi > 0), and the winding number of a curve around a point in the plane. All of this also
+holds for an Euler network of n steps if dt * Lip < 1:
 
     h = h1 - dt f_h(t, h; w) is the fixed point of a contraction,   prod (1 - dt Lip) <= |psi x - psi y| / |x - y|.
 
-Coarser steps need not be homeomorphisms, which the paper does not mention: `theory.fields.fold` is a counterexample.
+Coarser steps need not be homeomorphisms, a case the paper does not discuss: `theory.fields.fold` is a counterexample.
 """
 
 from __future__ import annotations
@@ -51,7 +51,8 @@ def reverse_flow(f_h: HiddenDrift, h1: Tensor, path: WeightPath, method: str) ->
 def banach_inverse(f_h: HiddenDrift, h1: Tensor, path: WeightPath, iterations: int = 200) -> Tensor:
     """The exact inverse of the Euler network along one weight path, h1 of shape (n, d).
 
-    Step by step, from the last to the first, h is the limit of h <- h1 - dt f_h(t, h; w), which contracts by dt * Lip.
+    Each step, from the last to the first, is inverted by iterating h <- h1 - dt f_h(t, h; w), which contracts distances
+    by the factor dt * Lip.
     """
     for k in reversed(range(path.steps)):
         t, w, dt = path.ts[k], path.start(k)[0], path.times[k + 1] - path.times[k]
@@ -66,7 +67,7 @@ def banach_inverse(f_h: HiddenDrift, h1: Tensor, path: WeightPath, iterations: i
 
 
 def expansion_bounds(rates: Sequence[float]) -> tuple[float, float]:
-    """prod (1 - rate) and prod (1 + rate), rate = dt * Lip: bounds on the ratio of distances after and before.
+    """Bounds on |psi x - psi y| / |x - y|: prod (1 - rate) and prod (1 + rate), where rate = dt * Lip.
 
     Example:
         >>> expansion_bounds([0.5, 0.5])
@@ -83,7 +84,7 @@ def roughness(path: WeightPath, lags: tuple[int, ...] = (1, 4, 16, 64)) -> float
 
 
 def certify(seed: int = 0, solvers: Sequence[str] = SOLVERS) -> list[Certificate]:
-    """Random models of every cut, with weights of every solver; then the counterexample."""
+    """Check random models for every cut and solver, then the counterexample."""
     return [
         *[_continuous_weights(seed, solver) for solver in solvers],
         *[certificate for solver in solvers for certificate in _on_the_line(seed, solver)],
@@ -93,7 +94,7 @@ def certify(seed: int = 0, solvers: Sequence[str] = SOLVERS) -> list[Certificate
 
 
 def _continuous_weights(seed: int, solver: str) -> Certificate:
-    """dw = -w dt + dB."""
+    """The Hoelder exponent of sampled paths of dw = -w dt + dB."""
     process = affine_process(Cut.full(), Brownian(), torch.zeros(1, dtype=torch.float64), matrix=-1.0)
     return Certificate(
         CLAIM,
@@ -107,7 +108,7 @@ def _continuous_weights(seed: int, solver: str) -> Certificate:
 
 
 def _models(d: int, seed: int, solver: str) -> list[tuple[Model, WeightPath]]:
-    """One model for every cut, each with one weight path; the plain solver gets state-dependent noise."""
+    """One model for every cut, each with one weight path; state-dependent noise for the plain solver."""
     general = solver == "euler"
     seeds = range(seed, seed + len(CUTS))
     drawn = [random_model(d, s) if general else random_bottleneck_model(d, s, solver) for s in seeds]
@@ -154,7 +155,7 @@ def _in_the_plane(seed: int, solver: str) -> list[Certificate]:
 
 
 def liouville_gap(model: Model, path: WeightPath, x: Tensor) -> float:
-    """The largest |ln det D psi - int div f_h dt|, psi by Runge-Kutta; 0 by Liouville's formula, so det is positive."""
+    """The largest |ln det D psi - int div f_h dt| for psi by Runge-Kutta; 0 by Liouville's formula, hence det > 0."""
 
     def with_divergence(t: Tensor, h: Tensor, w: Tensor) -> Tensor:
         state = h[:, :-1]

@@ -1,8 +1,8 @@
-"""The horizontal cut and Theorem 4.2: the paper neither states nor proves that it is universal. Evidence, not a claim.
+"""Evidence that the horizontal cut is universal (Theorem 4.2), which the paper neither states nor proves.
 
-If f_h may read different weights in each region of depth, as in the proof, the argument carries over and becomes
-shorter: the stochastic weights supply the noise on [0, 1/2), and the deterministic ones, which equal gamma from the
-start, are the network on [3/4, 1]. That model is sampled here. The experiments use an f_h that reads all its weights,
+If f_h may read different weights in each region of depth, as in the proof, the same argument works and gets shorter:
+the stochastic weights supply the noise on [0, 1/2), and the deterministic weights, which equal gamma from the start,
+define the network on [3/4, 1]. This module samples that model. The experiments use an f_h that reads all its weights,
 including the noisy ones, at every depth; that case is open, and nothing here applies to it.
 """
 
@@ -70,7 +70,7 @@ def sample(law: SmoothLaw, epsilon: float, x: Tensor, samples: int, generator: t
 
 
 def certify(seed: int = 0) -> list[Certificate]:
-    """One law and one epsilon: the certificates are about this run, not about a theorem."""
+    """Check one law and one epsilon; the certificates describe this run, not a theorem."""
     law = Bimodal()
     x = torch.linspace(-1, 1, 51, dtype=torch.float64)[:, None]
     result = sample(law, EPSILON, x, SAMPLES, torch.Generator().manual_seed(seed))

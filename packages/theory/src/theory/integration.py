@@ -1,10 +1,10 @@
-"""The basis of all other claims: weights that reach t = 1, a KL with its 1/2, deterministic weights without noise.
+"""What all other claims rely on: weights are integrated up to t = 1, the KL has its 1/2, and w_D has no noise.
 
     dw = f_q dt + 1[t1 < t < t2] P_S g P_S dB,      KL = E 1/2 int_{t1}^{t2} |g_SS^{-1} (f_q - f_p)_S|^2 dt
 
-Each solver is compared with closed forms of its own chain, w_{k+1} = w_k + f_q dt + sigma dB_k, so the tolerances are
-rounding. The code published with the paper integrates its weights over half of [0, 1] and omits the 1/2 of the KL, two
-mistakes that hide each other; so each is measured separately, and so are the gradients.
+Each solver is compared with closed forms of its own chain, w_{k+1} = w_k + f_q dt + sigma dB_k, so the tolerances only
+cover rounding. The code published with the paper integrates its weights over half of [0, 1] and omits the 1/2 of the
+KL, and the two mistakes hide each other. We therefore measure the final time, the KL and the gradients separately.
 """
 
 from __future__ import annotations
@@ -53,26 +53,26 @@ ROUNDING = "rounding of 60 steps"
 
 
 def spread_on_D(path: WeightPath, cut: Cut) -> float:
-    """The largest difference between samples of a path on the deterministic coordinates."""
+    """The largest difference between samples of a path in the deterministic coordinates."""
     w_D = path.w[..., cut.complement(path.d)]
     return float((w_D.amax(0) - w_D.amin(0)).abs().max()) if w_D.numel() else 0.0
 
 
 def uncoupled_but_undeclared(cut: Cut, seed: int) -> WeightPath:
-    """A horizontal cut whose drift could mix coordinates but does not: the weights are integrated together."""
+    """A path on a horizontal cut, with a joint drift that does not mix: all weights are integrated together."""
     drift: Field = lambda t, w: torch.sin(w) + t  # noqa: E731
     process = WeightProcess(torch.zeros(D, dtype=torch.float64), drift, Brownian(), cut, allow_leak=True)
     return sample(process, 30, 8, "euler", seed)
 
 
 def coupled_on_D(cut: Cut, seed: int, solver: str = "euler") -> WeightPath:
-    """A split drift that mixes within S and within D."""
+    """A path with a split drift that mixes coordinates within S and within D."""
     prior = OrnsteinUhlenbeck(sigma=SIGMA)
     return sample(random_process(cut, prior, torch.ones(D, dtype=torch.float64), seed), 30, 8, solver, seed)
 
 
 def certify(seed: int = 0, solvers: Sequence[str] = SOLVERS) -> list[Certificate]:
-    """Final time, KL, noise and gradients of each solver; then the two figures."""
+    """Check the final time, KL, noise and gradients of each solver, then the two figures."""
     return [
         *[certificate for solver in solvers for certificate in _of_solver(seed, solver)],
         _integrated_together(seed),
@@ -102,8 +102,8 @@ def _sup(x: Tensor) -> float:
 
 
 def _constant_drift(seed: int, solver: str) -> list[Certificate]:
-    """Ends at w_1 = 1 + sigma B with the KL 1/2 sum_S (1 / sigma)^2 (t2 - t1), and d KL / d drift is twice that."""
-    # one noise for all coordinates, or one for each
+    """w_1 = 1 + sigma B, the KL is 1/2 sum_S (1 / sigma)^2 (t2 - t1), and d KL / d drift is twice the KL."""
+    # one sigma for all coordinates, or one per coordinate
     values: tuple[float | Tensor, ...] = (SIGMA, SIGMAS, SIGMA, SIGMAS)
     sigmas = dict(zip(GRIDS, values, strict=True))
     driven = [constant_drift(cut, steps, solver, sigma=sigmas[steps], seed=seed) for cut, steps in _cases()]
@@ -136,7 +136,7 @@ def _mean_reversion(seed: int, solver: str) -> list[Certificate]:
 
 
 def _theta_3_against_theta_1(seed: int, solver: str) -> list[Certificate]:
-    """OU with theta 3 against OU with theta 1:  E KL = 1/2 (2 / sigma)^2 sum_k E w_k^2 dt, E w_k^2 of Euler's chain."""
+    """OU with theta 3 against OU with theta 1:  E KL = 1/2 (2 / sigma)^2 sum_k E w_k^2 dt  along the Euler chain."""
     steps, dt = 20, 1 / 20
     prior, w0 = OrnsteinUhlenbeck(1.0, 0.0, SIGMA), torch.ones(1, dtype=torch.float64)
     path = sample(affine_process(Cut.full(), prior, w0, matrix=-2.0), steps, PATHS, solver, seed)

@@ -1,7 +1,7 @@
 """Conditional laws with a continuous generator function, Section 4.2:  f~(x, eta) ~ Y | X = x  for eta ~ N(0, I_m).
 
-X is [-1, 1], so d_x = 1. A law has a generator f~, a sampler that does not use f~, the transform of its samples to
-uniforms and, for bounds between the points of a grid, the derivatives of f~ and a bound on its curvature.
+X is [-1, 1], so d_x = 1. A law provides a generator f~, a sampler that does not use f~, and a transform of its samples
+to uniforms. A smooth law also provides derivatives of f~ and a bound on its curvature, to bound f~ between grid points.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Law(ABC):
 
     @abstractmethod
     def sample(self, x: Tensor, generator: torch.Generator) -> Tensor:
-        """y ~ Y | X = x by the definition of the law, not by f~: from (n, 1) to (n, d_y)."""
+        """y ~ Y | X = x, drawn from the definition of the law and not with f~: from (n, 1) to (n, d_y)."""
 
     @abstractmethod
     def uniforms(self, x: Tensor, y: Tensor) -> Tensor:
@@ -43,7 +43,7 @@ class Law(ABC):
 
 
 class SmoothLaw(Law):
-    """A law whose generator depends on x and eta_1 only, with derivatives that bound f~ between grid points."""
+    """A law whose generator depends only on x and eta_1, with derivatives to bound it between grid points."""
 
     @abstractmethod
     def slopes(self, x: Tensor, eta: Tensor) -> Tensor:
@@ -61,7 +61,7 @@ def Phi(z: Tensor) -> Tensor:
 
 
 def normals(x: Tensor, generator: torch.Generator) -> Tensor:
-    """Independent N(0, 1) numbers of the shape of x."""
+    """Independent N(0, 1) numbers with the shape of x."""
     return torch.randn(x.shape, generator=generator, dtype=x.dtype)
 
 
@@ -125,8 +125,8 @@ class HeteroscedasticGaussian(SmoothLaw):
 class Bimodal(SmoothLaw):
     """Half N(-a, s^2), half N(a, s^2) with s = 0.3 and a(x) = 0.6 + 0.1 x: two modes, since a > s.
 
-    Its generator is the inverse-CDF construction, y = F_x^{-1}(Phi(eta)), solved by bisection. It is odd in eta, and
-    for eta >= 0 it lies between 0 and a + s eta, since the right mode alone has less mass to the left of every point.
+    The generator is the inverse CDF, y = F_x^{-1}(Phi(eta)), computed by bisection. It is odd in eta. For eta >= 0 it
+    lies between 0 and a + s eta, since the right mode alone has less mass to the left of every point.
     """
 
     name = "bimodal"
@@ -156,7 +156,7 @@ class Bimodal(SmoothLaw):
         return (Phi((y - a) / s) + Phi((y + a) / s)) / 2
 
     def slopes(self, x: Tensor, eta: Tensor) -> Tensor:
-        """f_x = a' tanh(y a / s^2) and f_eta = phi(eta) / p(y): F_x(f~) = Phi(eta) differentiated."""
+        """f_x = a' tanh(y a / s^2) and f_eta = phi(eta) / p(y), from differentiating F_x(f~) = Phi(eta)."""
         a, s, y = self.centre(x), self.s, self.generator(x, eta)
         density = (torch.exp(-(((y - a) / s) ** 2) / 2) + torch.exp(-(((y + a) / s) ** 2) / 2)) / (2 * s)
         return torch.stack([0.1 * torch.tanh(y * a / s**2), torch.exp(-(eta**2) / 2) / density], -1)
@@ -179,8 +179,8 @@ class Bimodal(SmoothLaw):
 class Circle(SmoothLaw):
     """Uniform on the circle of radius 1 + 0.3 x in R^2: a law on a curve, without a density.
 
-    f~ = radius (cos, sin)(2 pi Phi(eta_1)); the usual eta / |eta| is not continuous at eta = 0. The second noise is
-    there because Theorem 4.2 asks for m >= d_y; nothing depends on it.
+    f~ = radius (cos, sin)(2 pi Phi(eta_1)); the usual eta / |eta| is not continuous at eta = 0. The second noise exists
+    only because Theorem 4.2 requires m >= d_y; nothing depends on it.
     """
 
     name = "circle"

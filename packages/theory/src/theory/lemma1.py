@@ -5,8 +5,8 @@ On a grid of n steps both processes are Markov chains with transitions N(w + f d
     KL_n = n R,   R = 1/2 (tr M - d - ln det M),   M = (sigma_p sigma_p^T)^{-1} sigma_q sigma_q^T,
 
 in one dimension R = 1/2 (rho^2 - 1 - ln rho^2), rho = sigma_q / sigma_p. For constant coefficients these chains are the
-processes observed at n times, so KL >= n R for every n. The paper's condition sigma_q != sigma_p is not the right one:
-only sigma sigma^T matters, and sigma_q = -sigma_p, or sigma_p times an orthogonal matrix on the right, gives R = 0.
+processes observed at n times, so KL >= n R for every n. The paper's condition sigma_q != sigma_p is not quite right:
+only sigma sigma^T matters. If sigma_q is -sigma_p, or sigma_p times an orthogonal matrix on the right, then R = 0.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Chain(NamedTuple):
 
 
 def rate(sigma_q: Tensor, sigma_p: Tensor) -> float:
-    """R, the KL that each step adds no matter how short it is; matrices (d, d).
+    """R, the KL added by each step, however short; sigma_q and sigma_p are (d, d) matrices.
 
     Example:
         >>> rate(torch.tensor([[2.0]]), torch.tensor([[1.0]]))  # 1/2 (4 - 1 - ln 4)
@@ -77,7 +77,7 @@ def _log_density(chain: Chain, t: Tensor, now: Tensor, dt: float, S: Tensor, the
 def sampled_log_ratios(
     sigma_q: Tensor, sigma_p: Tensor, steps: int, paths: int, seed: int, solver: str = "euler"
 ) -> Tensor:
-    """log dq/dp of sampled paths of the process with sigma_q; both drifts are 1 - t/2 - w: (paths,)."""
+    """log dq/dp along sampled paths of the process with sigma_q, (paths,); both drifts are 1 - t/2 - w."""
     diagonal = torch.equal(sigma_q, torch.diag(sigma_q.diagonal()))
     prior = OrnsteinUhlenbeck(1.0, 0.0, sigma_q.diagonal() if diagonal else sigma_q)
     process = affine_process(Cut.full(), prior, torch.zeros_like(sigma_q[0]), constant=1.0, slope=-0.5)
@@ -106,7 +106,7 @@ def slope_in_steps(
 
 
 def certify(seed: int = 0, solvers: Sequence[str] = SOLVERS) -> list[Certificate]:
-    """The predicted slopes, the slopes in paths of each solver, and diffusions that differ but have no slope."""
+    """Check the predicted slopes, the slopes measured with each solver, and unequal diffusions with slope 0."""
     return [
         *[c for rho, known in ((0.9, 0.0103605), (2.0, 0.8068528)) for c in _slopes(rho, known, seed, solvers)],
         *[_opposite_signs(seed, solver) for solver in solvers],
@@ -135,7 +135,7 @@ def _opposite_signs(seed: int, solver: str) -> Certificate:
 
 
 def _orthogonal_factors(seed: int) -> list[Certificate]:
-    """Dense diffusions, which only the plain solver takes."""
+    """Dense diffusions, which only the plain solver supports."""
     generator = seeded(seed)
     sigma = torch.randn(3, 3, generator=generator, dtype=torch.float64) + 2 * torch.eye(3, dtype=torch.float64)
     R = torch.linalg.qr(torch.randn(3, 3, generator=generator, dtype=torch.float64)).Q
@@ -149,7 +149,7 @@ def _orthogonal_factors(seed: int) -> list[Certificate]:
 
 
 def _finite_for_equal_diffusions(seed: int, solver: str) -> Certificate:
-    """With one diffusion log dq/dp is path.kl + int u dB, path by path, on any grid."""
+    """If both processes have the same diffusion, log dq/dp = path.kl + int u dB for every path, on any grid."""
     sigma, cut = torch.tensor([0.3, 0.5, 0.8], dtype=torch.float64), Cut.vertical(0.25, 0.75)
     prior = OrnsteinUhlenbeck(sigma=sigma)
     process = random_process(cut, prior, torch.ones_like(sigma), seed)

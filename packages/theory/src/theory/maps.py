@@ -16,7 +16,7 @@ Map = Callable[[Tensor], Tensor]  # (n, d) -> (n, d)
 
 
 def jacobians(psi: Map, x: Tensor) -> Tensor:
-    """D psi at the points x, (n, d): (n, d, d). Points are independent, so the sum has the gradient of each."""
+    """D psi at the points x, (n, d): (n, d, d). Points are independent, so summing psi over them is enough."""
     with torch.enable_grad():
         start = x.detach().requires_grad_()
         rows = [torch.autograd.grad(y.sum(), start, retain_graph=True)[0] for y in psi(start).unbind(-1)]
@@ -24,7 +24,7 @@ def jacobians(psi: Map, x: Tensor) -> Tensor:
 
 
 def winding_number(curve: Tensor, point: Tensor) -> int:
-    """Winding number of a closed polygon, (n, 2), around a point, (2,); raises ValueError if it is too coarse."""
+    """Winding number of a closed polygon, (n, 2), around a point, (2,); raises ValueError if a turn is too large."""
     spokes = torch.view_as_complex((curve - point).contiguous())
     turns = torch.angle(spokes.roll(-1) / spokes)
     if not bool((turns.abs() < math.pi / 2).all()):
@@ -33,7 +33,7 @@ def winding_number(curve: Tensor, point: Tensor) -> int:
 
 
 def winding_of_image(psi: Map, radius: float, start: int = 256, largest: int = 2**16) -> int:
-    """Winding number of the image of |x| = radius around that of 0; the circle is refined until every turn is small."""
+    """Winding number of psi(|x| = radius) around psi(0); the circle is refined until every turn is small."""
     n = start
     while True:
         circle = radius * directions(2, n, seeded())
@@ -46,7 +46,7 @@ def winding_of_image(psi: Map, radius: float, start: int = 256, largest: int = 2
 
 
 def euler_fold(n: int) -> Map:
-    """Euler with n steps on the field `fold`: a homeomorphism only if 2 / n < 1."""
+    """The Euler map of the field `fold` with n steps: a homeomorphism only if 2 / n < 1."""
 
     def psi(x: Tensor) -> Tensor:
         for _ in range(n):

@@ -24,14 +24,14 @@ CUTS = (
 
 
 class Model(NamedTuple):
-    """A hidden drift, the process of its weights, and the solver of that process."""
+    """A hidden drift, its weight process, and the solver for that process."""
 
     f_h: Functional
     process: WeightProcess
     solver: str = "euler"
 
     def paths(self, samples: int, generator: torch.Generator, steps: int = 32) -> WeightPath:
-        """Weight paths; raises ValueError if an Euler step of f_h along them may not be a homeomorphism."""
+        """Sample weight paths; raises ValueError if an Euler step of f_h along them may not be a homeomorphism."""
         with torch.no_grad():
             path = self.process.sample(steps, samples, generator=generator, solver=self.solver, ode_solver=self.solver)
             # a learned reset that covers every weight is a view of its parameter, which requires gradients even here
@@ -48,7 +48,7 @@ class Model(NamedTuple):
 
 
 def diffusion(sigma: float) -> Prior:
-    """An Ornstein-Uhlenbeck drift and g(t, w) = sigma (1 + sin(w + t) / 2): Lipschitz in w, bounded, never 0."""
+    """An OU prior with g(t, w) = sigma (1 + sin(w + t) / 2), which is Lipschitz in w, bounded and never 0."""
 
     def g(t: Tensor, w: Tensor) -> Tensor:
         return sigma * (1 + torch.sin(w + t) / 2)
@@ -69,7 +69,7 @@ def random_model(
 
 
 def random_bottleneck_model(d: int, seed: int, solver: str, *, cap: float = 12.0, width: int = 8) -> Model:
-    """The same with the drift and the constant noise that every Euler solver takes."""
+    """A random model with the drift and constant noise that every Euler solver supports."""
     f_h, w0 = _hidden_drift(d, seed, cap, width)
     prior = OrnsteinUhlenbeck(sigma=0.5)
     return Model(f_h, random_process(CUTS[seed % len(CUTS)], prior, w0, seed), solver)

@@ -1,10 +1,10 @@
-"""Networks with the universal approximation property, Section 4.2: fixed depth and wide, or fixed width and deep.
+"""Networks with the universal approximation property, Section 4.2: wide with fixed depth, or deep with fixed width.
 
     wide   F(z) = V tanh(A z + b) + c,  one hidden layer                                (Leshno et al., 1993)
     deep   ReLU layers of d_in + d_out + 1 neurons each, one layer for every unit of V relu(A z + b) + c
 
-The deep network carries z and the partial sum, both shifted to be positive so that relu leaves them unchanged, and adds
-one unit in every layer. On |z_i| <= reach it equals the shallow network.
+The deep network passes z and the partial sum from layer to layer, both shifted to be positive so relu leaves them
+unchanged, and each layer adds one unit. On |z_i| <= reach it equals the shallow network.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class Shallow:
         """Bound on the deviation of F from its tangent at z within `radius`, (...,).
 
         tanh: 1/2 radius^2 sum |V_j| |A_j|^2 times |tanh''| <= 4 / (3 sqrt 3). relu: a unit equals its tangent unless
-        its kink lies within the radius, and then deviates by at most |V_j| |A_j| radius.
+        its kink lies within the radius, in which case it deviates by at most |V_j| |A_j| radius.
         """
         V, A = self.V.norm(dim=0), self.A.norm(dim=1)
         if self.family is Family.WIDE:
@@ -73,12 +73,12 @@ class Shallow:
         return replace(self, A=torch.cat([self.A, self.A.new_zeros(len(self.A), extra)], 1))
 
     def absorbing(self, V: Tensor, u: Tensor) -> Shallow:
-        """z -> F(V^{-1}(z - u)): the network that undoes the affine map of its Gaussian inputs in its first layer."""
+        """z -> F(V^{-1}(z - u)): a network whose first layer undoes the affine map V eta + u of its Gaussian inputs."""
         A = torch.linalg.solve(V.T, self.A.T).T
         return replace(self, A=A, b=self.b - A @ u)
 
     def module(self, reach: float) -> nn.Sequential:
-        """The network as torch layers; a deep one computes F on |z_i| <= reach."""
+        """The network as torch layers; a deep network equals F only on |z_i| <= reach."""
         return _wide(self) if self.family is Family.WIDE else _deep(self, reach)
 
 
@@ -98,7 +98,7 @@ def _deep(F: Shallow, reach: float) -> nn.Sequential:
     """Layer j holds [z + reach, sum of the units before j plus shift, unit j]."""
     units, d_in = F.A.shape
     d_out = len(F.c)
-    largest = F.A.abs().sum(1) * reach + F.b.abs()  # bound of each unit on the box
+    largest = F.A.abs().sum(1) * reach + F.b.abs()  # upper bound on each unit over the box
     shift = F.V.abs() @ largest  # per output: no partial sum is below -shift
     eye_in, eye_out = torch.eye(d_in).to(F.A), torch.eye(d_out).to(F.A)
     zero_in, zero_out = F.A.new_zeros(d_in), F.A.new_zeros(d_out)
@@ -118,9 +118,9 @@ def _deep(F: Shallow, reach: float) -> nn.Sequential:
 
 
 def sensitivity(net: nn.Sequential, reach: float, rho: float) -> float:
-    """Bound on |F_{gamma'}(z) - F_gamma(z)| for |gamma' - gamma| <= rho and |z| <= reach; gamma is all parameters.
+    """Bound on |F_{gamma'}(z) - F_gamma(z)| for |gamma' - gamma| <= rho, |z| <= reach; gamma holds all parameters.
 
-    Layer by layer, since activations are 1-Lipschitz with act(0) = 0:
+    Computed layer by layer, using that activations are 1-Lipschitz with act(0) = 0:
     gap <- (|W| + rho) gap + rho |[a, 1]|,  |a| <- |W| |a| + |b|, or sqrt(neurons) after a tanh if that is less.
     """
     gap, size = 0.0, reach

@@ -1,13 +1,14 @@
-"""Lemmas 3 and 4 (Zhang et al., 2020): what ordinary differential equations with extra dimensions can realise.
+"""Lemmas 3 and 4 (Zhang et al., 2020): maps that ordinary differential equations with extra dimensions can realise.
 
-Lemma 3, a homeomorphism h of R^p in 2p dimensions, [x, 0] -> [h(x), 0], by three shears, one after the other:
+Lemma 3: a homeomorphism h of R^p, as [x, 0] -> [h(x), 0] in 2p dimensions, by three shears in a row:
 
     [x, y] -> [x, y + h(x)] -> [x + y - h^{-1}(y), y] -> [x, y - x]
 
-The coordinates that drive a shear are constant while it acts, so Euler's method is exact. And h may reverse
-orientation, which no flow on R^p does. For linear h this is Whitehead's lemma: diag(A, A^{-1}) is a product of shears.
+The coordinates that drive a shear stay constant while it acts, so Euler's method is exact. h may even reverse
+orientation, which no flow on R^p can do. For linear h this is Whitehead's lemma: diag(A, A^{-1}) is a product of
+shears.
 
-Lemma 4, a network F: R^p -> R^r in p + r dimensions:  dz = [0, F(x)] dt  on z = [x, y], read by the cap [x, y] -> y.
+Lemma 4: a network F: R^p -> R^r in p + r dimensions,  dz = [0, F(x)] dt  on z = [x, y], read by the cap [x, y] -> y.
 """
 
 from __future__ import annotations
@@ -69,15 +70,15 @@ def shears(h: Homeomorphism) -> HiddenDrift:
 
 
 def half_turn(t: Tensor, z: Tensor, w: Tensor) -> Tensor:  # noqa: ARG001 - autonomous, without weights
-    """pi [-y, x]: one linear field that rotates every plane (x_i, y_i) by pi, so [x, 0] -> [-x, 0]."""
+    """pi [-y, x]: a single linear field that rotates every plane (x_i, y_i) by pi, so [x, 0] -> [-x, 0]."""
     x, y = z.chunk(2, -1)
     return math.pi * torch.cat([-y, x], -1)
 
 
 def capped(F: Map, p: int, start: float = 0.0) -> HiddenDrift:
-    """Lemma 4's field [0, F(x)] on [start, 1], with the factor 1 / (1 - start); zero before.
+    """Lemma 4's field: [0, F(x)] / (1 - start) on [start, 1], and zero before `start`.
 
-    The paper takes f_gamma itself on R_3 = [3/4, 1]; without the factor 4 the cap reads F / 4.
+    The paper uses f_gamma itself on R_3 = [3/4, 1]; without the factor 4 the output is F / 4.
     """
     speed = 1 / (1 - start)
 
@@ -91,14 +92,14 @@ def capped(F: Map, p: int, start: float = 0.0) -> HiddenDrift:
 
 
 def nowhere(steps: int) -> WeightPath:
-    """A path of one weight that stays at 0, for hidden fields that use no weights."""
+    """The path of a single weight that stays at 0, for hidden fields without weights."""
     zero = torch.zeros(1, dtype=torch.float64)
     with torch.no_grad():
         return WeightProcess(zero, lambda t, w: 0 * w, Brownian(), Cut.none()).sample(steps)  # noqa: ARG005
 
 
 def carried(field: HiddenDrift, x: Tensor, extra: int, steps: int = 4, method: str = "euler") -> Tensor:
-    """The flow of [x, 0] at time 1: from (n, p) to (n, p + extra)."""
+    """The flow at time 1 of the points [x, 0]: from (n, p) to (n, p + extra)."""
     with torch.no_grad():
         return flow(field, torch.cat([x, x.new_zeros(len(x), extra)], -1), nowhere(steps), method)[0]
 
@@ -110,13 +111,13 @@ def lemma3_error(h: Homeomorphism, x: Tensor, steps: int = 4, method: str = "eul
 
 
 def orientation_gap(field: HiddenDrift, steps: int = 64) -> float:
-    """sup over [-1, 1] of |psi_1(x) + x|: distance of a flow to h(x) = -x. At least 1, since psi increases."""
+    """sup over [-1, 1] of |psi_1(x) + x|, the distance of a flow from h(x) = -x: at least 1, as psi is increasing."""
     x = torch.linspace(-1, 1, 201, dtype=torch.float64)[:, None]
     return float((carried(field, x, 0, steps, "rk4") + x).abs().max())
 
 
 def certify(seed: int = 0) -> list[Certificate]:
-    """Affine maps of both orientations, maps of the line, the half turn; then networks on [0, 1] and on [3/4, 1]."""
+    """Check affine maps of both orientations, maps of the line, the half turn, and networks on [0, 1] and [3/4, 1]."""
     generator = torch.Generator().manual_seed(seed)
     return [*_affine(generator), *_line(), *_turn(generator), *_networks(generator)]
 

@@ -1,9 +1,9 @@
 """Lemma 2, noise outsourcing:  (X, Y) = (X, f~(X, eta)) almost surely, with eta ~ N(0, I_m) independent of X.
 
 The construction is the inverse CDF: eta = Phi^{-1}(F_X(Y)) is a function of (X, Y), and f~(x, eta) = F_x^{-1}(Phi(eta))
-inverts it; in more dimensions, one coordinate after the other (Rosenblatt). The joint law is tested: F_X(f~(X, eta)) is
-uniform in every stratum of X, and for laws on the plane the energy distance to samples drawn without f~ is no larger
-than chance allows.
+inverts it. In more dimensions this is done one coordinate at a time (Rosenblatt). We test the joint law:
+F_X(f~(X, eta)) must be uniform in every stratum of X, and for laws on the plane the energy distance to samples drawn
+without f~ must be no larger than chance allows.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ STRATA = 4  # number of strata of X
 
 
 class Comparison(NamedTuple):
-    """A statistic, and the critical value that it exceeds by chance with a small probability."""
+    """A statistic and its critical value, which it exceeds by chance only with a small probability."""
 
     statistic: float
     critical: float
@@ -54,7 +54,8 @@ def uniform_given(x: Tensor, u: Tensor, false_alarm: float = FALSE_ALARM) -> Com
 def energy(a: Tensor, b: Tensor, permutations: int, generator: torch.Generator) -> Comparison:
     """Energy distance 2 E|a - b| - E|a - a'| - E|b - b'| of two samples, against relabelled samples.
 
-    The critical value is the largest of all relabellings, exceeded by chance with probability 1 / (permutations + 1).
+    The critical value is the largest statistic over all relabellings; it is exceeded by chance with probability
+    1 / (permutations + 1).
     """
     both = torch.cat([a, b])
     distances = torch.cdist(both, both)
@@ -76,14 +77,14 @@ def outsourced(law: Law, x: Tensor, y: Tensor) -> Tensor:
 def generated(
     law: Law, samples: int, seed: int, generator: Callable[[Tensor, Tensor], Tensor] | None = None
 ) -> tuple[Tensor, Tensor]:
-    """(X, f~(X, eta)) with the law's generator or another one: (n, 1) and (n, d_y)."""
+    """Samples of (X, f~(X, eta)), with the law's own generator unless another is given: (n, 1) and (n, d_y)."""
     source = torch.Generator().manual_seed(seed)
     x = laws.inputs(samples, source)
     return x, (generator or law.generator)(x, laws.noise(samples, law, source))
 
 
 def joint_energy(law: Law, seed: int, generator: Callable[[Tensor, Tensor], Tensor] | None = None) -> Comparison:
-    """Energy distance of 500 pairs (X, f~(X, eta)) to 500 pairs (X, Y) drawn without f~."""
+    """Energy distance between 500 pairs (X, f~(X, eta)) and 500 pairs (X, Y) drawn without f~."""
     source = torch.Generator().manual_seed(seed + 1)
     x, y = generated(law, 500, seed, generator)
     other = laws.inputs(500, source)
@@ -91,7 +92,7 @@ def joint_energy(law: Law, seed: int, generator: Callable[[Tensor, Tensor], Tens
 
 
 def certify(seed: int = 0) -> list[Certificate]:
-    """Every law by its uniforms, on the plane also by energy distance; laws with a density also back to their noise."""
+    """Check the uniforms of every law, energy distances of laws on the plane, and the noise of laws with a density."""
     noisy = [law for law in laws.LAWS if law.name != "deterministic"]
     return [
         _point_mass(seed),
@@ -137,6 +138,6 @@ def _back_to_noise(law: Law, seed: int) -> list[Certificate]:
 
 
 def angle_without_phi(x: Tensor, eta: Tensor) -> Tensor:
-    """A wrong generator of the circle: the angle is eta instead of 2 pi Phi(eta), so it is not uniform."""
+    """A wrong generator of the circle, whose angle is eta instead of 2 pi Phi(eta) and so is not uniform."""
     angle = eta[..., :1].remainder(2 * math.pi)
     return laws.Circle.radius(x) * torch.cat([torch.cos(angle), torch.sin(angle)], -1)

@@ -1,4 +1,4 @@
-"""A table of all claims: measured number, bound and verdict."""
+"""Check claims and report them as a table or as JSON: measured number, bound and verdict."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ CLAIMS = {
 
 @dataclass(frozen=True)
 class Outcome:
-    """The result of one module of claims: its certificates, or the error that it raised."""
+    """The result of checking one module: its certificates, or the error that it raised."""
 
     name: str
     certificates: tuple[Certificate, ...]
@@ -105,7 +105,7 @@ def summary(outcomes: Sequence[Outcome]) -> str:
 
 
 def as_json(outcomes: Sequence[Outcome], seed: int) -> str:
-    """The same as JSON, with the seed and the versions; a number that is not finite is written as a string."""
+    """The outcomes as JSON, with the seed and the versions; non-finite numbers are written as strings."""
     versions = {name: metadata.version(name) for name in ("theory", "sdeweights", "torch", "scipy")}
     return json.dumps(
         {

@@ -1,13 +1,13 @@
 """Whether a hyperplane separates two finite sets of points, by linear programming, with a proof either way.
 
-For points y_i (images of the ball, z = -1) and y_j (images of the ring, z = +1) of R^d exactly one of these exists:
+For points y_i (images of the ball, z = -1) and y_j (images of the ring, z = +1) in R^d, exactly one of these exists:
 
     a common point of their convex hulls    sum mu_i y_i = sum lambda_j y_j,   mu, lambda >= 0, each of sum 1
     a hyperplane                            a . y_i + c <= -1,   a . y_j + c >= 1
 
-The first proves sup |L - z| >= 1 for **every** affine L at once: with s the supremum over these points,
-s - 1 >= sum mu_i L(y_i) = sum lambda_j L(y_j) >= 1 - s. Both are verified by multiplication,
-independently of the solver.
+A common point proves sup |L - z| >= 1 for **every** affine L at once: if s is the supremum over these points, then
+s - 1 >= sum mu_i L(y_i) = sum lambda_j L(y_j) >= 1 - s. Either result is verified by multiplication, independently of
+the LP solver.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class CommonPoint(NamedTuple):
     lam: Tensor
 
     def residual(self, ball: Tensor, ring: Tensor) -> float:
-        """|sum mu_i y_i - sum lambda_j y_j| over the size of the points; infinite if the weights are not convex."""
+        """|sum mu_i y_i - sum lambda_j y_j| relative to the size of the points; infinite if the weights are invalid."""
         for weights in (self.mu, self.lam):
             if bool((weights < 0).any()) or abs(float(weights.sum()) - 1) > 1e-12:
                 return float("inf")
@@ -52,7 +52,7 @@ class Hyperplane(NamedTuple):
 
 
 def common_point(ball: Tensor, ring: Tensor) -> CommonPoint | None:
-    """A common point of the convex hulls of (m, d) and (n, d) points, or None if the programme has no solution."""
+    """A common point of the convex hulls of (m, d) and (n, d) points, or None if the hulls are disjoint."""
     m, n, d = len(ball), len(ring), ball.shape[1]
     scaled_ball, scaled_ring = _scaled(ball, ring)
     equations = np.zeros((d + 2, m + n))
@@ -68,7 +68,7 @@ def common_point(ball: Tensor, ring: Tensor) -> CommonPoint | None:
 
 
 def _polished(equations: np.ndarray, right: np.ndarray, x: np.ndarray) -> np.ndarray:
-    """The solver's vertex, with its few positive weights solved for again in full precision."""
+    """The vertex found by the solver, with its few positive weights solved for again in full precision."""
     support = np.flatnonzero(x > LP_TOLERANCE)
     exact = np.linalg.lstsq(equations[:, support], right, rcond=None)[0]
     better = np.zeros_like(x)
@@ -77,7 +77,7 @@ def _polished(equations: np.ndarray, right: np.ndarray, x: np.ndarray) -> np.nda
 
 
 def separating_hyperplane(ball: Tensor, ring: Tensor) -> Hyperplane | None:
-    """A hyperplane that separates (m, d) from (n, d) points, or None if no hyperplane does."""
+    """A hyperplane that separates (m, d) from (n, d) points, or None if there is no such hyperplane."""
     best = best_output(ball, ring)
     return best if best.margin(ball, ring) > 0 else None
 
@@ -107,12 +107,12 @@ def sup_error(L: Hyperplane, ball: Tensor, ring: Tensor) -> float:
 
 
 def best_sup(ball: Tensor, ring: Tensor) -> float:
-    """The smallest sup |L - z| of any affine L on the points; 1 if the convex hulls meet."""
+    """The smallest sup |L - z| over all affine L; 1 if the convex hulls meet."""
     return sup_error(best_output(ball, ring), ball, ring)
 
 
 def _frame(ball: Tensor, ring: Tensor) -> tuple[Tensor, Tensor]:
-    """Centre and half-width of all points in every coordinate: the solver's tolerances assume numbers near 1."""
+    """Centre and half-width per coordinate, used for scaling: the solver's tolerances assume numbers near 1."""
     y = torch.cat([ball, ring])
     low, high = y.amin(0), y.amax(0)
     return (low + high) / 2, ((high - low) / 2).clamp(min=1e-12)

@@ -1,4 +1,4 @@
-"""Samples of Theorem 4.2's model: weight paths, the outputs along them, and their error  sup_x |L h_1 - f~(x, eta)|."""
+"""Sample the model of Theorem 4.2: weight paths, their outputs, and the errors  sup_x |L h_1 - f~(x, eta)|."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ class Outcome(NamedTuple):
 
 
 def run(model: Construction, x: Tensor, samples: int, generator: torch.Generator, batch: int = 100) -> Outcome:
-    """Sample the weights, carry the inputs x, (n, 1), along them, and compare with the generator of the law.
+    """Sample weight paths, compute the outputs for inputs x, (n, 1), and compare them with the law's generator.
 
-    Works in batches to limit the memory of the paths; the samples do not depend on the batch size.
+    The samples are drawn in batches to limit memory, and do not depend on the batch size.
     """
     process = model.process()
     sizes = [min(batch, samples - done) for done in range(0, samples, batch)]

@@ -1,4 +1,4 @@
-"""Statistical bounds used by several claims, each with the probability that chance alone breaks it."""
+"""Statistical bounds used by several claims, each with its probability of failing by chance."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ FALSE_ALARM = 1e-4  # probability that a true statement is rejected, for tests t
 
 
 def at_least(successes: int, trials: int, false_alarm: float = FALSE_ALARM) -> float:
-    """Clopper and Pearson's lower bound of a probability: 0.9194 for 950 of 1000 and a false alarm rate of 1e-4."""
+    """Clopper-Pearson lower bound on a probability: 0.9194 for 950 of 1000 and a false-alarm rate of 1e-4."""
     return float(stats.beta.ppf(false_alarm, successes, trials - successes + 1)) if successes else 0.0
 
 
 def mean_and_variance(claim: str, name: str, x: Tensor, mean: float, variance: float) -> list[Certificate]:
-    """Two certificates for samples x, (n,), of a normal law."""
+    """Certificates for the mean and variance of samples x, (n,), from a normal law."""
     n = len(x)
     why = f"{STANDARD_ERRORS} standard errors of {n} paths"
     of_mean, of_variance = math.sqrt(variance / n), variance * math.sqrt(2 / n)
@@ -32,7 +32,10 @@ def mean_and_variance(claim: str, name: str, x: Tensor, mean: float, variance: f
 
 
 def levy(samples: Tensor, law: Law, x: float) -> float:
-    """Levy distance of samples (n,) to a law on the line at x: least e with F(y - e) - e <= G(y) <= F(y + e) + e."""
+    """Levy distance between samples (n,) and a law on the line, given x.
+
+    This is the smallest e with F(y - e) - e <= G(y) <= F(y + e) + e for all y.
+    """
     y = samples.sort().values
     ranks = torch.arange(len(y) + 1, dtype=y.dtype) / len(y)
     below, above = ranks[:-1], ranks[1:]

@@ -1,4 +1,4 @@
-"""f_q on R2 of Theorem 4.2's proof: fields that carry y at t = 1/2 to gamma + ratio y at t = 3/4.
+"""f_q on R2 in the proof of Theorem 4.2: fields that take y at t = 1/2 to gamma + ratio y at t = 3/4.
 
 With ratio = delta / (2 Lambda), every y with |y| <= Lambda ends within delta / 2 of gamma.
 """
@@ -17,10 +17,10 @@ T2, T3 = 0.5, 0.75  # R1, R2 and R3 begin at 0, T2 and T3
 
 
 def contraction(family: Family, gamma: Tensor, ratio: float) -> Field:
-    """The linear field w' = k (w - c) as a network of either family; e^{k/4} = ratio and c = gamma / (1 - ratio).
+    """The linear field w' = k (w - c) as a network of either family, with e^{k/4} = ratio and c = gamma / (1 - ratio).
 
-    A ReLU network represents it exactly, u = relu(u) - relu(-u). A wide network uses tanh(s u) / s, with a relative
-    error of s^2 u^2 / 3.
+    A ReLU network represents it exactly, since u = relu(u) - relu(-u). A wide network uses tanh(s u) / s, which has a
+    relative error of s^2 u^2 / 3.
     """
     if not 0 < ratio < 1:
         raise ValueError(f"expected a contraction, 0 < delta / (2 Lambda) < 1, got {ratio:g}")
@@ -32,7 +32,7 @@ def contraction(family: Family, gamma: Tensor, ratio: float) -> Field:
 
 
 def sheared(gamma: Tensor, ratio: float, m1: int) -> Field:
-    """Lemma 3's three shears, which act on `w[:m_gamma]` and the extra weights `w[m1:]`; the latter start at zero."""
+    """Lemma 3's three shears, acting on `w[:m_gamma]` and the extra weights `w[m1:]`, which start at zero."""
     quarter = (T3 - T2) / 4
 
     def field(t: Tensor, w: Tensor) -> Tensor:

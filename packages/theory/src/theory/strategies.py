@@ -47,7 +47,7 @@ def annuli(draw: st.DrawFn, smallest: float = 0.05) -> Annulus:
 
 @st.composite
 def models(draw: st.DrawFn, d: int, any_cut: bool = True) -> Model:
-    """Models of Theorem 4.1 on R^d, with f_h of Lipschitz constant at most 6 and any cut of its weights."""
+    """Models of Theorem 4.1 on R^d with any cut; the Lipschitz constant of f_h is at most 6."""
     cap, width, seed = draw(st.floats(0.5, 6.0)), draw(st.integers(1, 6)), draw(seeds)
     d_w = 2 * d * width + width + d
     cut = draw(cuts(d_w)) if any_cut else Cut.full()

@@ -5,12 +5,12 @@ The paper shows P(sup_A |L(psi_1(omega, x)) - z(x)| > 1/2) = 1. The same argumen
     sup_A |L o psi_1 - z| >= 1   almost surely,   with equality for L = 0.
 
 If the supremum were below 1, L would be negative on the image of the ball and positive on that of the ring. But psi_1
-is a homeomorphism, the image of the sphere |x| = r2 surrounds that of the ball, and their convex hulls meet. A common
-point is found by linear programming and verified (`theory.separation`). It covers every L at once and has no sampling
-error: a supremum that is at least 1 over a part of A is at least 1 over A. Nor is there a discretisation error: the
-Euler network itself is a homeomorphism if dt * Lip < 1, which is checked along every path.
+is a homeomorphism, so the image of the sphere |x| = r2 surrounds that of the ball, and their convex hulls meet. We find
+a common point by linear programming and verify it (`theory.separation`). It covers every L at once. There is no
+sampling error, because a supremum that is at least 1 on a subset of A is at least 1 on A. There is no discretisation
+error either: the Euler network itself is a homeomorphism if dt * Lip < 1, which is checked along every path.
 
-One more dimension removes the obstruction: with h = (x, a) and da = clamp(w_1 |x| + w_2) dt the output a is z itself.
+One more dimension removes the obstruction: with h = (x, a) and da = clamp(w_1 |x| + w_2) dt, the output a equals z.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ FINEST = 2**14  # largest number of points on the sphere r2
 
 
 class Verdict(NamedTuple):
-    """How well affine maps L of psi_1 represent z, for one map psi_1.
+    """How well affine maps L represent z after a given map psi_1.
 
     Attributes:
         own: sup |L - z| for the model's own output layer.
@@ -52,20 +52,20 @@ class Verdict(NamedTuple):
 
 
 def images(model: Model, sample: Sample, path: WeightPath) -> tuple[Tensor, Tensor]:
-    """Images of ball and ring under the flow along the first sample of a path."""
+    """Images of the ball and the ring under the flow along the first sample of a path."""
     y = model.images(sample.x, path[0])[0]
     return y[: len(sample.ball)], y[len(sample.ball) :]
 
 
 def judge(ball: Tensor, ring: Tensor, L: Hyperplane) -> Verdict:
-    """All three numbers for images of ball and ring."""
+    """The verdict for given images of the ball and the ring."""
     common = common_point(ball, ring)
     residual = float("inf") if common is None else common.residual(ball, ring)
     return Verdict(sup_error(L, ball, ring), best_sup(ball, ring), residual)
 
 
 def random_output(d: int, seed: int) -> Hyperplane:
-    """An affine L."""
+    """A random affine output layer L."""
     a = torch.randn(d + 1, generator=seeded(seed), dtype=torch.float64)
     return Hyperplane(a[:d], float(a[d]))
 
@@ -79,7 +79,7 @@ def judge_random(d: int, seed: int, annulus: Annulus = ANNULUS, samples: int = 3
 
 
 class Trained(NamedTuple):
-    """A model trained to represent z, with its output layer; x is padded with `extra` zeros."""
+    """A model trained to represent z, and its output layer; inputs are padded with `extra` zeros."""
 
     model: Model
     L: Hyperplane
@@ -93,10 +93,11 @@ class Trained(NamedTuple):
 def train_to_break(
     seed: int, cut: Cut, extra: int = 0, annulus: Annulus = ANNULUS, iterations: int = 150, cap: float = 30.0
 ) -> Trained:
-    """Adam on a smooth supremum of |L(psi_1(x)) - z(x)| over fresh points of A and fresh weight paths, in the plane.
+    """Train a model in the plane to represent z, by Adam on a smooth supremum of |L(psi_1(x)) - z(x)|.
 
-    w0, the drift f_q (prior + network) and L are all trained. The supremum is smoothed to log mean exp(beta e) / beta,
-    which goes from about the mean (beta = 1) to about the supremum (beta = 16).
+    Each step uses new points of A and new weight paths; w0, the drift f_q (prior + network) and L are all trained. The
+    supremum is smoothed to log mean exp(beta e) / beta, with beta from 1 (close to the mean) to 16 (close to the
+    supremum).
     """
     generator = seeded(seed)
     start = random_model(2 + extra, seed, cut=cut, cap=cap, width=12)
@@ -122,10 +123,10 @@ def train_to_break(
 
 
 def judge_trained(trained: Trained, seed: int, annulus: Annulus = ANNULUS) -> Verdict:
-    """Judge a trained model on a grid with dt * Lip < 1/2, along a fresh weight path and on a dense sample of A.
+    """Judge a trained model on a grid with dt * Lip < 1/2, along a new weight path and on a dense sample of A.
 
-    A flow can stretch the circle r2 so far that a line passes through a gap between its sampled points. So the sample
-    is refined until the hulls meet, or until it has 2^14 points per circle.
+    A flow can stretch the circle r2 so much that a line fits between two of its sampled points. The sample is therefore
+    refined until the hulls meet or there are 2^14 points per circle.
     """
     path = _resolved(trained, seed)
     n = 256
@@ -148,7 +149,7 @@ def _resolved(trained: Trained, seed: int) -> WeightPath:
 
 
 def augmented(annulus: Annulus, d: int, samples: int, seed: int, sigma: float = 0.1) -> tuple[Tensor, Sample]:
-    """Outputs of the explicit model with one more dimension, for every weight path: (samples, n); and the points.
+    """Outputs of the explicit model with one more dimension, (samples, n), and the points at which they were computed.
 
     h = (x, a), a(0) = 0:   dx = 0,   da = clamp(w_1 (|x| - m) / g, -1, 1) dt,   m, g: middle and half-width of the gap
 
@@ -170,7 +171,7 @@ def augmented(annulus: Annulus, d: int, samples: int, seed: int, sigma: float = 
 
 
 def certify(seed: int = 0) -> list[Certificate]:
-    """Random models, trained models, the output L = 0, coarse steps, and one more dimension."""
+    """Check random models, trained models, the output L = 0, coarse steps, and one more dimension."""
     return [*_random(seed), *_trained(seed), _sharp(), *_coarse(), *_augmented(seed)]
 
 

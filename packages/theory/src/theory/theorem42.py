@@ -1,11 +1,11 @@
 """Theorem 4.2:  P(A) >= 1 - eps,  and on A, for all x,  |L psi_1(x) - f~(x, eta)| <= eps.
 
-The proof's model (`theory.construction`) is sampled with the real weight process and flow. For every law, eps and case
-this gives a Clopper-Pearson lower bound of P(A), and the largest error over the samples in A and a grid of x. Two
-bounds need no samples: |F_gamma - f~| <= eps/2 for all x and |eta| <= lambda (Theorem A.1), and |F_w - F_gamma| <=
-eps/2 for all w within delta of gamma. It remains to measure that w comes within delta.
+The proof's model (`theory.construction`) is sampled with the weight process and flow of sdeweights. For every law, eps
+and case this gives a Clopper-Pearson lower bound on P(A), and the largest error over the samples in A and a grid of x.
+Two bounds need no samples: |F_gamma - f~| <= eps/2 for all x and |eta| <= lambda (Theorem A.1), and |F_w - F_gamma| <=
+eps/2 for all w within delta of gamma. That w gets within delta is measured.
 
-If the output is within eps with probability 1 - eps, its law is within eps in the metric of Levy and Prokhorov.
+If the output is within eps with probability 1 - eps, its law is within eps in the Levy-Prokhorov metric.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def grid(points: int = 51) -> Tensor:
 
 @lru_cache(maxsize=64)
 def outcome(law: SmoothLaw, epsilon: float, case: Case, family: Family = Family.WIDE, seed: int = 0) -> Outcome:
-    """Samples of the proof's model on the grid of inputs."""
+    """Sample the proof's model on the grid of inputs."""
     return run(construct(law, epsilon, case, family), grid(), SAMPLES[epsilon], torch.Generator().manual_seed(seed))
 
 
@@ -57,7 +57,7 @@ def step_1(sigma: float, n1: int, m: int, samples: int, seed: int) -> Tensor:
 
 
 def certify(seed: int = 0) -> list[Certificate]:
-    """The dimensions; the noise of Step 1; every law, epsilon and case; the cut that the paper leaves open."""
+    """Check the dimensions, the noise of Step 1, every law, epsilon and case, and the cut the paper leaves open."""
     return [
         *_dimensions(),
         *_noise(seed),
@@ -121,7 +121,7 @@ def _models() -> Iterator[tuple[SmoothLaw, float, Case, Family]]:
 
 
 def _proved() -> list[Certificate]:
-    """The error of the network everywhere, plus what a shift of gamma by delta can add."""
+    """Bounds on the network's error everywhere, plus the change caused by moving gamma by up to delta."""
     rows = []
     for law in APPROXIMATED:
         for epsilon in EPSILONS:
@@ -134,7 +134,7 @@ def _proved() -> list[Certificate]:
 
 
 def _theorem(law: SmoothLaw, epsilon: float, case: Case, family: Family, seed: int) -> list[Certificate]:
-    """(i) and (ii) of the theorem."""
+    """Parts (i) and (ii) of the theorem."""
     result = outcome(law, epsilon, case, family, seed)
     what = f"{law.name}, {family}, w at t2 {case}, eps = {epsilon}"
     probability = at_least(int(result.inside.sum()), len(result.inside))
@@ -146,7 +146,7 @@ def _theorem(law: SmoothLaw, epsilon: float, case: Case, family: Family, seed: i
 
 
 def _steps_of_the_proof(seed: int) -> list[Certificate]:
-    """Intermediate statements, worst of all models: P(A_1), w_3/4 near gamma, L h_1 = F_gamma, and no KL."""
+    """Intermediate statements, worst over all models: P(A_1), w_3/4 near gamma, L h_1 = F_gamma, and zero KL."""
     results = [(construct(*model), outcome(*model, seed)) for model in _models()]
     reset = [(model, result) for model, result in results if model.cut.resets]
     kept = [(model, result) for model, result in results if not model.cut.resets]
@@ -181,7 +181,7 @@ def _steps_of_the_proof(seed: int) -> list[Certificate]:
 
 
 def network_output(model: Construction, eta: Tensor) -> Tensor:
-    """F_gamma(x, eta) on the grid of inputs, without any differential equation: (samples, 51, d_y)."""
+    """F_gamma(x, eta) on the grid of inputs, computed without solving any equation: (samples, 51, d_y)."""
     x = grid().expand(len(eta), -1, -1)
     with torch.no_grad():
         y: Tensor = model.net(torch.cat([x, eta[:, None].expand(-1, x.shape[1], -1)], -1))
@@ -195,7 +195,7 @@ def _frequency_of_A1(model: Construction, result: Outcome) -> float:
 
 
 def _law(seed: int) -> list[Certificate]:
-    """The law of the output, as in the theorem's last sentence: at six inputs, for the laws on the line."""
+    """Levy distance of the output's law (the theorem's last sentence) at six inputs, for laws on the line."""
     places = range(0, 51, 10)
     rows = []
     for law in APPROXIMATED[:2]:
@@ -206,6 +206,6 @@ def _law(seed: int) -> list[Certificate]:
 
 
 def singular_prior(dimensions: Dimensions, sigma: float) -> Prior:
-    """The paper's Sigma as a diffusion of all weights: zero on the last m2, so there is no KL."""
+    """The paper's Sigma as a diffusion of all weights: it is zero on the last m2, so the KL is undefined."""
     noisy = torch.arange(dimensions.d_w) < dimensions.m1
     return Prior(lambda t, w: 0 * w, sigma * noisy.double())  # noqa: ARG005

@@ -5,8 +5,8 @@ is divided into cells of half-diagonal rho, and in the cell with centre z
 
     |e| <= |e(z)| + rho |e'(z)| + (deviation of f_theta from its tangent within rho) + 1/2 rho^2 (curvature of f~).
 
-Only floating-point rounding remains uncontrolled. Both universal families of the paper are fitted, with V = I and u = 0
-as in Theorem 4.2. Any invertible V is absorbed by the first layer; a singular one loses noise.
+Only floating-point rounding is not accounted for. Both universal families of the paper are fitted, with V = I and u = 0
+as in Theorem 4.2. The first layer can absorb any invertible V; a singular V loses noise.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Sup(NamedTuple):
 
 
 def reach(m: int, probability: float) -> float:
-    """lambda with P(|eta| <= lambda) = probability for eta ~ N(0, I_m): 1.95996 for m = 1 and 0.95."""
+    """lambda with P(|eta| <= lambda) = probability for eta ~ N(0, I_m): 1.95996 for m = 1 and probability 0.95."""
     return float(stats.chi.ppf(probability, m))
 
 
@@ -77,7 +77,7 @@ def _padded(eta: Tensor, law: Law) -> Tensor:
 def approximation(law: SmoothLaw, family: Family, epsilon: float) -> Shallow:
     """f_theta(x, eta_1) fitted on |eta| <= lambda(epsilon).
 
-    The theorem says that such a network exists, so it does not matter how it is found; the seed of the fit is fixed.
+    The theorem only claims that such a network exists, so it does not matter how we find it; the fit's seed is fixed.
     """
     end = noise_radius(law, epsilon)
     z = torch.cartesian_prod(
@@ -94,9 +94,9 @@ def bounded(law: SmoothLaw, family: Family, epsilon: float) -> Sup:
 
 
 def certify(seed: int = 0) -> list[Certificate]:  # noqa: ARG001 - nothing is drawn
-    """sup error < eps / 2 on |eta| <= lambda, as Theorem 4.2 needs it, for four laws and both families.
+    """Check sup error < eps / 2 on |eta| <= lambda, which Theorem 4.2 needs, for four laws and both families.
 
-    Deep networks are checked for the smaller eps only, which is the stronger statement: its lambda is larger.
+    Deep networks are only checked for the smaller eps, which is the stronger statement because its lambda is larger.
     """
     models = [(Family.WIDE, epsilon) for epsilon in EPSILONS] + [(Family.DEEP, min(EPSILONS))]
     return [

@@ -28,11 +28,11 @@ def gaussian_blur(image: Image, rng: np.random.Generator, sigma: float) -> Image
 
 
 def glass_blur(image: Image, rng: np.random.Generator, sigma: float, reach: int, iterations: int) -> Image:
-    """Blur, replace every pixel by a nearby one above or to the left, blur again.
+    """Blur, replace every pixel by a nearby one above or to the left, and blur again.
 
-    The original loops from the last pixel down to pixel `reach + 1` and intends to swap each with one at an offset in
-    -reach .. reach - 1, but as it swaps array views it only copies the neighbour. With reach 1 the offsets are -1 and
-    0: neighbours that the loop has not reached yet. So every copy reads an old value, and one gather does all of them.
+    The original loops from the last pixel down to pixel `reach + 1` and is meant to swap each with one at an offset in
+    -reach .. reach - 1, but because it swaps array views, it only copies the neighbour. With reach 1 the offsets are -1
+    and 0, so the neighbour has not been overwritten yet. Every copy reads an old value, and a single gather is enough.
     """
     x = quantise(smooth(unit(image), sigma))
     rows, columns = (np.arange(side - reach, reach, -1) for side in x.shape[:2])
@@ -46,7 +46,7 @@ def glass_blur(image: Image, rng: np.random.Generator, sigma: float, reach: int,
 
 @cache
 def disk(radius: float, alias_blur: float) -> NDArray[np.float32]:
-    """A disk of this radius on a 17 x 17 grid, sum 1, its rim smoothed by three Gaussian taps per direction."""
+    """A disk of this radius on a 17 x 17 grid with sum 1, its rim smoothed by three Gaussian taps per direction."""
     x = np.arange(-8, 9)
     sharp = (x[:, None] ** 2 + x**2 <= radius**2).astype(np.float32)
     taps = np.exp(-0.5 * (np.array([-1, 0, 1]) / alias_blur) ** 2)
@@ -90,7 +90,7 @@ def zoom(x: NDArray[Any], factor: float) -> NDArray[Any]:
 def zoom_blur(image: Image, rng: np.random.Generator, end: float) -> Image:  # noqa: ARG001
     """Mean of the image and its magnifications by arange(1, end, 0.01).
 
-    That range has 7, 12, 16, 21 and 26 factors for the five ends; due to rounding the first two include the end itself.
+    This gives 7, 12, 16, 21 and 26 factors for the five severities; because of rounding, the first two include `end`.
     """
     x = unit(image).astype(np.float32)
     factors = np.arange(1, end, 0.01)

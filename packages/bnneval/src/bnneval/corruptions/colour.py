@@ -25,7 +25,7 @@ def to_hsv(rgb: NDArray[np.float64]) -> NDArray[np.float64]:
     value, least = rgb.max(axis=-1), rgb.min(axis=-1)
     chroma = value - least
     safe = np.where(chroma > 0, chroma, 1)
-    # If two channels are largest, the later one determines the sector; the hue is the same for both.
+    # If two channels tie for the maximum, the later one determines the sector; the hue is the same either way.
     sector = 2 - np.argmax(rgb[..., ::-1] == value[..., None], axis=-1)
     after, before = (np.take_along_axis(rgb, (sector[..., None] + k) % 3, axis=-1)[..., 0] for k in (1, 2))
     hue = (2.0 * sector + (after - before) / safe) / 6 % 1.0

@@ -18,7 +18,7 @@ def plasma(side: int, decay: float, rng: np.random.Generator) -> NDArray[np.floa
     """Diamond-square height map on a torus, (side, side) with side a power of two, scaled to [0, 1].
 
     At each level, the centre of each square and then of each edge becomes the mean of its four neighbours plus
-    w U(-w, w), where w = 100 decay^-level. The noise thus decreases with the square of the decay.
+    w U(-w, w), where w = 100 decay^-level, so the noise shrinks by a factor of decay^2 per level.
     """
     height = np.zeros((side, side))
     step, w = side, 100.0

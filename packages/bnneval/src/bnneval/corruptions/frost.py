@@ -1,7 +1,7 @@
-"""Frost: a photograph of ice blended with the image,  a x + b ice.
+"""Frost: a photograph of ice blended into the image,  a x + b ice.
 
-The photographs (frost1.png .. frost5.jpg of the original generator) are not part of this package. They are used if
-their folder is given; otherwise a procedural texture replaces them. `Textures.source` records which.
+The photographs (frost1.png .. frost5.jpg of the original generator) are not part of this package. If their folder is
+given they are used, otherwise procedural textures are; `Textures.source` records which.
 """
 
 from __future__ import annotations

@@ -29,7 +29,10 @@ def spatter(
     strength: float,
     mud: int,
 ) -> Image:
-    """Smoothed noise above a threshold is liquid. Water adds `strength` of its colour; mud, blurred by it, covers x."""
+    """Add drops where smoothed noise exceeds a threshold.
+
+    Water adds `strength` times its colour to x; mud, blurred by `strength`, covers x.
+    """
     x = unit(image).astype(np.float32)
     liquid = smooth(rng.normal(loc, scale, x.shape[:2]), sigma)
     liquid[liquid < threshold] = 0
