@@ -10,7 +10,7 @@ from sdeweights.testing import random_posterior, seeded
 
 
 class CountNormals(TorchDispatchMode):
-    """Counts the random numbers that torch makes, by watching the operations themselves."""
+    """Counts the random numbers that torch draws, by intercepting its operations."""
 
     def __init__(self):
         super().__init__()

@@ -59,7 +59,7 @@ def sum_of_drift(first, last):
     return sum((1 + 2 * k / 20) / 20 for k in range(first, last))
 
 
-def test_figure_1_left_by_euler(euler):
+def test_figure_1_left_by_euler_continues_with_the_variance_of_the_window(euler):
     path = figure_1_by_euler("continue", euler)
     assert path.w[:, 6, 0].tolist() == pytest.approx([sum_of_drift(0, 6)] * PATHS, abs=1e-14)
     assert (path.w[:, :7] == path.w[0, :7]).all()
@@ -70,7 +70,7 @@ def test_figure_1_left_by_euler(euler):
     assert torch.allclose(end - path.w[:, 12, 0], torch.tensor(sum_of_drift(12, 20)), rtol=0, atol=1e-14)
 
 
-def test_figure_1_right_by_euler(euler):
+def test_figure_1_right_by_euler_has_no_variance_after_t2(euler):
     path = figure_1_by_euler("fixed", euler)
     assert path.w[:, 12].var().item() == pytest.approx(0.3, rel=SPREAD)
     assert (path.at(0.6) == 0).all()
@@ -78,7 +78,7 @@ def test_figure_1_right_by_euler(euler):
     assert path.w[0, -1, 0].item() == pytest.approx(sum_of_drift(12, 20), abs=1e-14)
 
 
-def test_figure_2_separated_drift_by_euler(euler):
+def test_figure_2_separated_drift_by_euler_keeps_the_deterministic_weight_deterministic(euler):
     """f_S = -w_S, f_D = t + w_D, with a prior that pulls both to 0; S has two weights with sigma 1 and 2."""
     n = 50
     h, a = 1 / n, 1 - 1 / n
@@ -92,7 +92,8 @@ def test_figure_2_separated_drift_by_euler(euler):
     assert w_S.var(0).tolist() == pytest.approx([variance, 4 * variance], rel=SPREAD)
     assert w_S.mean(0).tolist() == pytest.approx([0, 0], abs=4 * (4 * variance / PATHS) ** 0.5)
     assert (w_D == w_D[0]).all()
-    assert w_D[0].item() == pytest.approx((1 + h) ** n - 2, abs=1e-12)  # -t - 1 solves the recursion, so does (1 + h)^k
+    # (1 + h)^k - t_k - 1 solves w_{k+1} = w_k + (t_k + w_k) h
+    assert w_D[0].item() == pytest.approx((1 + h) ** n - 2, abs=1e-12)
     assert (path.kl == 0).all()
 
 

@@ -18,9 +18,8 @@ from sdeweights import (
     PriorPlus,
     WeightPath,
     WeightProcess,
-    bottleneck,
 )
-from sdeweights.testing import EULERS, TanhDrift, seeded
+from sdeweights.testing import EULERS, TanhDrift, random_posterior, seeded
 
 CUTS = {
     "none": Cut.none(),
@@ -46,12 +45,8 @@ def process_of(
     cut: Cut = CUTS["full"], prior: Prior = PRIORS["OU"], hidden: str = "2-5-3", d: int = 6, seed: int = 0
 ) -> WeightProcess:
     """A process whose net is not zero, in float64."""
-    g = seeded(seed)
-    net = bottleneck(d, cut, hidden, generator=g).double()
-    with torch.no_grad():
-        for p in net.parameters():
-            p.copy_(torch.randn(p.shape, generator=g, dtype=torch.float64))
-    return WeightProcess(torch.randn(d, generator=g, dtype=torch.float64), PriorPlus(prior, net), prior, cut)
+    w0 = torch.linspace(-1, 1, d, dtype=torch.float64)
+    return WeightProcess(w0, random_posterior(prior, cut, d, seed, hidden), prior, cut)
 
 
 def draw(process: WeightProcess, samples: int = 2, steps: int = 10, kind: str = "fused", **how: object) -> WeightPath:

@@ -144,7 +144,7 @@ def test_reset_value_is_by_default_the_initial_w0_and_learned_means_trained(eule
     assert learned.w0.grad.abs().max() == 0  # the end does not depend on w0
 
 
-def test_value_after_t2_that_was_given_is_copied():
+def test_a_given_value_after_t2_is_copied():
     given = torch.ones(D)
     processes = [process_for(Cut.vertical(0.3, 0.6, policy), w_t2=given) for policy in ("fixed", "learned")]
     given += 1
@@ -158,7 +158,7 @@ def test_parameter_count_is_that_of_the_paper():
         assert sum(p.numel() for p in process.parameters()) == d + (8 * d + h) + extra
 
 
-def test_trained_start_is_the_tensor_that_was_given():
+def test_a_parameter_given_as_start_is_trained_itself_and_a_plain_tensor_is_copied():
     parameter = nn.Parameter(torch.zeros(3))
     assert WeightProcess(parameter, lambda t, w: -w, PRIOR, Cut.full()).w0 is parameter
     tensor = torch.zeros(3, requires_grad=True)
@@ -236,7 +236,7 @@ def test_split_drift_has_a_jacobian_of_exact_zeros_across_the_split():
 
 @pytest.mark.parametrize(("hidden", "slope"), [("2-128-2", 8), ("1-32-1", 6), ("1-64-1", 6), ((3,), 10)])
 def test_bottleneck_parameters_are_affine_in_the_number_of_weights(hidden, slope):
-    # in: first * d; out: last * d and 4 numbers (bias, two of the gate, shift) for each of d
+    # first layer: first * d; last layer: last * d, and bias, two gate parameters and shift for each of d
     counts = [sum(p.numel() for p in BottleneckDrift(d, hidden).parameters()) for d in (10, 110, 1010)]
     assert counts[1] - counts[0] == slope * 100
     assert counts[2] - counts[1] == slope * 900

@@ -50,7 +50,10 @@ def test_prior_drift_is_part_of_the_posterior_drift(euler, cut):
         prior = OrnsteinUhlenbeck(theta, mu, sigma=1e-12)
         process = WeightProcess(torch.ones(2), PriorPlus(prior, bottleneck(2, cut, "1-4-1")), prior, cut)
         path = process.sample(30, generator=seeded(), **euler)
-        assert path.w[0, -1].tolist() == pytest.approx([mu + (1 - mu) * (1 - theta / 30) ** 30] * 2, abs=1e-9)
+        decay = (1 - theta / 30) ** 30
+        assert path.w[0, -1].tolist() == pytest.approx([mu + (1 - mu) * decay] * 2, abs=1e-9)
+        (gradient,) = torch.autograd.grad(path.w[:, -1].sum(), process.w0)
+        assert gradient.tolist() == pytest.approx([decay] * 2, rel=1e-12)
         assert path.kl.item() == 0
 
 

@@ -15,7 +15,7 @@ S2, R, Y = 0.8, 0.3, 1.0
 
 
 class Guided(nn.Module):
-    """alpha times the exact posterior drift, plus beta; one copy of both for each sample, so that gradients come apart."""
+    """alpha times the exact posterior drift, plus beta; each sample has its own copy of both, hence its own gradient."""
 
     def __init__(self, samples, alpha, beta):
         super().__init__()
@@ -39,10 +39,10 @@ def gradients(alpha, beta, steps, stl, samples=4000, seed=0):
 @pytest.mark.parametrize(("alpha", "beta"), [(0.5, 0.3), (1.0, 0.0), (0.2, -0.5)])
 def test_both_gradients_have_the_same_mean(alpha, beta):
     plain, stl = (gradients(alpha, beta, 20, stl) for stl in (False, True))
-    gap = stl - plain  # of the same noise: its mean is that of the score, zero
+    gap = stl - plain  # from the same noise; its mean is that of the score, zero
     standard_error = gap.std(0) / len(gap) ** 0.5
-    assert (gap.mean(0).abs() < 4 * standard_error).all()  # fails by luck twice in 16,000
-    assert (gap.std(0) > 0.1).all()  # they do differ
+    assert (gap.mean(0).abs() < 4 * standard_error).all()  # fails by chance twice in 16,000
+    assert (gap.std(0) > 0.1).all()  # the two estimators differ
 
 
 def test_variance_vanishes_as_the_posterior_becomes_exact():
@@ -55,7 +55,7 @@ def test_variance_vanishes_as_the_posterior_becomes_exact():
     assert plain[-1] > 0.5 * plain[0]  # the ordinary gradient keeps its variance
 
 
-def test_variance_falls_on_the_way_from_prior_to_posterior():
+def test_variance_falls_from_prior_to_posterior():
     variances = [gradients(alpha, 0.0, 64, True).var(0).sum().item() for alpha in (0.0, 0.5, 0.8, 1.0)]
     assert variances == sorted(variances, reverse=True)
     assert variances[-1] < 0.05 * variances[0]

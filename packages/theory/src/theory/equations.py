@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from sdeweights import BottleneckDrift, Cut, Prior, PriorPlus, SplitDrift, WeightPath, WeightProcess
-from sdeweights.testing import affine_bottleneck, seeded
+from sdeweights.testing import affine_posterior, seeded
 
 SOLVERS = ("euler", "fused-euler")  # values of both `solver` and `ode_solver`
 
@@ -20,13 +20,7 @@ def affine_process(
     cut: Cut, prior: Prior, w0: Tensor, *, constant: float = 0.0, slope: float = 0.0, matrix: float = 0.0
 ) -> WeightProcess:
     """The process dw = (f_p + constant + slope t + matrix w) dt + noise, where `matrix` is a number times I."""
-    d = len(w0)
-    net: BottleneckDrift | SplitDrift = affine_bottleneck(d, constant, slope, matrix)
-    if cut.splits(d):
-        S = cut.indices(d)
-        f_S, f_D = (affine_bottleneck(size, constant, slope, matrix) for size in (len(S), d - len(S)))
-        net = SplitDrift(f_S, f_D, S, d)
-    return WeightProcess(w0, PriorPlus(prior, net), prior, cut)
+    return WeightProcess(w0, affine_posterior(prior, cut, len(w0), constant, slope, matrix), prior, cut)
 
 
 def random_process(cut: Cut, prior: Prior, w0: Tensor, seed: int, hidden: str = "3-4-3") -> WeightProcess:
