@@ -1,6 +1,6 @@
-"""Double precision, both Euler solvers as a fixture, and profiles of hypothesis.
+"""Test setup: double precision, a fixture for both Euler solvers, and hypothesis profiles.
 
-Hypothesis draws the same examples in every ordinary run and new ones in the deep run (HYPOTHESIS_PROFILE=deep).
+Hypothesis draws the same examples in every ordinary run, and new ones in the deep run (HYPOTHESIS_PROFILE=deep).
 """
 
 import os
@@ -19,12 +19,12 @@ settings.register_profile("deep", deadline=None, max_examples=2000, suppress_hea
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ordinary"))
 
 
-torch.set_num_threads(1)  # the tensors are small: threads only wait for each other
+torch.set_num_threads(1)  # the tensors are too small for threads to help
 
 
 @pytest.fixture(autouse=True)
 def float64():
-    """Tests compare numbers, so they compute in double precision unless they say otherwise."""
+    """Use double precision by default; tests that need another dtype set it explicitly."""
     torch.set_default_dtype(torch.float64)
     yield
     torch.set_default_dtype(torch.float32)

@@ -1,4 +1,4 @@
-"""torchsde and torchdiffeq behind our interface, and against our own schemes on the same noise."""
+"""The torchsde and torchdiffeq adapters, compared with our own schemes on the same noise."""
 
 import math
 
@@ -36,7 +36,7 @@ def test_native_schemes_agree_with_torchsde_on_the_same_noise(ours, theirs, prio
     assert torch.allclose(a.kl, b.kl, rtol=1e-10)
 
 
-def test_milstein_without_gradients_has_its_term_in_the_first_step_too():
+def test_milstein_without_gradients_keeps_its_correction_in_the_first_step():
     # dw = -0.3 w dt + 0.5 w dB: w_{k+1} = w_k (1 - 0.3 dt + 0.5 dB + 1/2 0.5^2 (dB^2 - dt))
     dB = [0.7, -0.3, 0.2, 0.5]
     prior = Prior(lambda t, w: -0.3 * w, lambda t, w: 0.5 * w)
@@ -63,7 +63,7 @@ def test_values_do_not_depend_on_whether_gradients_are_kept(method, cut):
 @pytest.mark.parametrize(
     "g", [lambda t, w: 2 + w.flip(-1), lambda t, w: 1 + w.square().sum(-1, keepdim=True)], ids=["flipped", "scalar"]
 )
-def test_noise_that_mixes_coordinates_is_refused_by_all_methods_of_torchsde_but_euler(method, g):
+def test_all_torchsde_methods_except_euler_reject_noise_that_mixes_coordinates(method, g):
     process = WeightProcess(W0, lambda t, w: -w, Prior(lambda t, w: -w, g), Cut.full())
     with pytest.raises(ValueError, match=f"g_i depends on w_i alone for torchsde:{method}, got one that mixes them"):
         process.sample(5, 2, generator=seeded(), solver=f"torchsde:{method}")
@@ -72,7 +72,7 @@ def test_noise_that_mixes_coordinates_is_refused_by_all_methods_of_torchsde_but_
 
 
 def test_native_euler_agrees_with_a_plain_call_of_torchsde():
-    """No adapter of ours between: torchsde's own time, its own loop, and our increments as its Brownian motion."""
+    """Calls torchsde without our adapter: its own time grid and loop, with our increments as its Brownian motion."""
     steps = 16  # dt = 1/16 adds up exactly
     noise = draw(5, steps, 3, 1 / steps, generator=seeded())
     drift = drift_for(Cut.full(), 3)
@@ -101,7 +101,7 @@ def test_native_euler_agrees_with_a_plain_call_of_torchsde():
     assert torch.allclose(ours.w, theirs.transpose(0, 1), rtol=0, atol=1e-12)
 
 
-def test_torchsdes_own_kl_is_nan_where_a_coordinate_has_no_noise_and_ours_is_not():
+def test_kl_is_finite_if_a_coordinate_has_no_noise_unlike_torchsdes_own_kl():
     class Sde(torch.nn.Module):
         sde_type, noise_type = "ito", "diagonal"
 
@@ -116,7 +116,9 @@ def test_torchsdes_own_kl_is_nan_where_a_coordinate_has_no_noise_and_ours_is_not
 
     start = torch.zeros(4, 2)
     _, log_ratio = torchsde.sdeint(Sde(), start, torch.tensor([0.0, 1.0]), method="euler", dt=0.1, logqp=True)
-    assert not torch.isfinite(log_ratio).all() or log_ratio.max() > 1e3  # 0.3 / 0: NaN, inf or a clamped nonsense
+    assert (
+        not torch.isfinite(log_ratio).all() or log_ratio.max() > 1e3
+    )  # 0.3 / 0: NaN, inf or a meaningless clamped value
     drift = SplitDrift(lambda t, w: -w + 0.3, lambda t, w: -w + 0.3, [0], 2)
     path = WeightProcess(torch.zeros(2), drift, OrnsteinUhlenbeck(sigma=0.5), Cut.horizontal([0])).sample(
         10, 4, generator=seeded()
@@ -125,7 +127,7 @@ def test_torchsdes_own_kl_is_nan_where_a_coordinate_has_no_noise_and_ours_is_not
 
 
 @pytest.mark.parametrize("method", ["euler", "euler_heun", "heun", "midpoint", "reversible_heun", "log_ode"])
-def test_dense_noise_goes_through_torchsde(method):
+def test_torchsde_methods_converge_for_dense_noise(method):
     g = torch.tensor([[0.5, 0.1, 0.0], [0.0, 0.4, 0.1], [0.1, 0.0, 0.3]])
     prior = Prior(lambda t, w: -w, lambda t, w: g * (1 + 0.1 * torch.tanh(w).sum(-1))[..., None, None])
     process = WeightProcess(W0, drift_for(Cut.full(), 3), prior, Cut.full())
@@ -133,12 +135,12 @@ def test_dense_noise_goes_through_torchsde(method):
     with torch.no_grad():
         fine = process.sample(128, noise=noise, solver="heun")
         other = process.sample(128, noise=noise, solver=f"torchsde:{method}")
-    # both converge to the Ito solution at order 1/2; without the drift correction they would part by 0.1
+    # both converge to the Ito solution at order 1/2; without the drift correction they would differ by 0.1
     assert (fine.w[:, -1] - other.w[:, -1]).abs().max() < 0.02
 
 
 @pytest.mark.parametrize("method", ["srk", "milstein"])
-def test_dense_noise_that_depends_on_the_state_is_refused_if_torchsde_has_no_method(method):
+def test_state_dependent_dense_noise_is_rejected_if_torchsde_has_no_method_for_it(method):
     prior = Prior(lambda t, w: -w, lambda t, w: torch.diag_embed(1 + w**2))
     process = WeightProcess(W0, drift_for(Cut.full(), 3), prior, Cut.full())
     with pytest.raises(ValueError, match=f"expected a diagonal diffusion for torchsde:{method}, got a dense one"):
@@ -158,12 +160,12 @@ def test_adaptive_phases_work_in_float32():
     process = WeightProcess(W0.float(), lambda t, w: -w + t, OrnsteinUhlenbeck(sigma=0.5), Cut.ode_first(0.1))
     path = process.sample(20, generator=seeded(), ode_solver="torchdiffeq:dopri5")
     k = path.times.index(0.9)
-    expected = (W0 + 1) * torch.exp(torch.tensor(-0.9)) + 0.9 - 1  # of w' = -w + t
+    expected = (W0 + 1) * torch.exp(torch.tensor(-0.9)) + 0.9 - 1  # the solution of w' = -w + t
     assert path.w.dtype == torch.float32
     assert torch.allclose(path.w[0, k].double(), expected, atol=1e-6)
 
 
-def test_native_euler_is_torchdiffeqs_euler():
+def test_native_euler_equals_torchdiffeqs_euler():
     process = WeightProcess(W0, drift_for(Cut.none(), 3), Brownian(), Cut.none())
     a, b = (process.sample(10, ode_solver=s) for s in ("euler", "torchdiffeq:euler"))
     assert torch.allclose(a.w, b.w, rtol=0, atol=1e-14)
@@ -171,7 +173,7 @@ def test_native_euler_is_torchdiffeqs_euler():
     assert torch.allclose(a.w[0], theirs, rtol=0, atol=1e-14)
 
 
-def test_tighter_tolerance_buys_accuracy_with_evaluations():
+def test_tighter_tolerance_is_more_accurate_and_needs_more_evaluations():
     def run(tolerance):
         return process.sample(1, ode_solver=Torchdiffeq("dopri5", rtol=tolerance, atol=tolerance))
 
@@ -180,7 +182,9 @@ def test_tighter_tolerance_buys_accuracy_with_evaluations():
     tolerances = [1e-3, 1e-4, 1e-5, 1e-6, 1e-7]
     paths = [run(tolerance) for tolerance in tolerances]
     errors = [(path.w[0, -1] - exact).abs().item() for path in paths]
-    assert observed_order(tolerances, errors) > 0.5  # ten times tighter: the error falls by more than 3, on average
+    assert (
+        observed_order(tolerances, errors) > 0.5
+    )  # a tolerance ten times tighter reduces the error more than threefold, on average
     evaluations = [path.evaluations for path in paths]
     assert evaluations == sorted(evaluations)
     assert evaluations[-1] > evaluations[0]
@@ -200,7 +204,7 @@ def test_tighter_tolerance_buys_accuracy_with_evaluations():
         ),
     ],
 )
-def test_unknown_solvers_are_named_with_the_known_ones(how, message):
+def test_an_unknown_solver_is_an_error_that_lists_the_known_ones(how, message):
     process = WeightProcess(W0, lambda t, w: -w, Brownian(), Cut.ode_first(0.5))
     with pytest.raises(ValueError, match=message):
         process.sample(4, **how)

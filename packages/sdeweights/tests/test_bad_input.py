@@ -1,4 +1,4 @@
-"""Wrong arguments: one line that says what was expected and what came."""
+"""Invalid arguments raise a one-line error that says what was expected and what was given."""
 
 import pytest
 import torch
@@ -117,7 +117,7 @@ REFUSED_WHEN_BUILT = {
 
 
 @pytest.mark.parametrize("name", REFUSED_WHEN_BUILT)
-def test_refused_when_built(name):
+def test_invalid_arguments_are_rejected_on_construction(name):
     build, message = REFUSED_WHEN_BUILT[name]
     with pytest.raises(ValueError, match=message) as caught:
         build()
@@ -139,7 +139,7 @@ REFUSED_WHEN_SAMPLED = {
         lambda: make().sample(4, ode_solver=Heun),
         'expected ode_solver to be a name such as "rk4" or a scheme, got <class .*Heun\'>',
     ),
-    "torchdiffeq method": (  # found although there is no deterministic phase
+    "torchdiffeq method": (  # reported even though there is no deterministic phase
         lambda: make().sample(4, ode_solver="torchdiffeq:dopri"),
         "expected a method of torchdiffeq, one of .*dopri5.*, got 'dopri'",
     ),
@@ -187,14 +187,14 @@ REFUSED_WHEN_SAMPLED = {
 
 
 @pytest.mark.parametrize("name", REFUSED_WHEN_SAMPLED)
-def test_refused_when_sampled(name):
+def test_invalid_arguments_are_rejected_by_sample(name):
     call, message = REFUSED_WHEN_SAMPLED[name]
     with pytest.raises(ValueError, match=message) as caught:
         call()
     assert "\n" not in str(caught.value)
 
 
-def test_generator_of_another_device_is_refused():
+def test_a_generator_on_another_device_is_rejected():
     class Elsewhere:
         device = torch.device("cuda")
 

@@ -1,4 +1,4 @@
-"""A cut is a value that checks itself."""
+"""Cuts are immutable values that validate themselves."""
 
 import dataclasses
 
@@ -30,12 +30,12 @@ def test_cut_cannot_be_changed():
 
 
 @pytest.mark.parametrize(("share", "d", "size"), [(0.5, 7, 4), (0.5, 5, 2), (0.1, 10, 1), (1.0, 3, 3), (0.0, 3, 0)])
-def test_share_takes_the_first_rounded_part_of_the_coordinates(share, d, size):
+def test_a_share_selects_the_first_coordinates_rounded_to_an_integer(share, d, size):
     assert Cut.horizontal(share).indices(d).tolist() == list(range(size))
     assert Cut.horizontal(share).complement(d).tolist() == list(range(size, d))
 
 
-def test_explicit_indices_are_kept_and_the_rest_is_deterministic():
+def test_explicit_indices_are_stochastic_and_the_rest_deterministic():
     cut = Cut.horizontal([4, 0])
     assert cut.indices(5).tolist() == [0, 4]
     assert cut.complement(5).tolist() == [1, 2, 3]
@@ -45,7 +45,7 @@ def test_explicit_indices_are_kept_and_the_rest_is_deterministic():
 
 
 def test_indices_by_name_follow_the_flat_order_of_the_module():
-    net = nn.Sequential(nn.Linear(2, 3), nn.Tanh(), nn.Linear(3, 1))  # 6 + 3 + 3 + 1 numbers
+    net = nn.Sequential(nn.Linear(2, 3), nn.Tanh(), nn.Linear(3, 1))  # 6 + 3 + 3 + 1 parameters
     assert indices.by_name(net, "0.bias") == (6, 7, 8)
     assert indices.by_name(net, "2.*") == (9, 10, 11, 12)
     assert indices.by_name(net, "*.bias", "2.weight") == (6, 7, 8, 9, 10, 11, 12)
@@ -53,7 +53,7 @@ def test_indices_by_name_follow_the_flat_order_of_the_module():
         indices.by_name(net, "1.*")
 
 
-def test_indices_by_magnitude_and_at_random_have_the_size_of_the_share():
+def test_indices_by_magnitude_and_at_random_have_the_requested_size():
     assert indices.by_magnitude(torch.tensor([0.1, -3.0, 2.0, -2.0]), 0.5) == (1, 2)
     chosen = indices.at_random(100, 0.3, seeded(1))
     assert len(set(chosen)) == 30
@@ -88,7 +88,7 @@ def test_indices_by_magnitude_and_at_random_have_the_size_of_the_share():
         ),
     ],
 )
-def test_impossible_cuts_are_refused_in_one_line(make, message):
+def test_impossible_cuts_are_rejected_with_a_one_line_error(make, message):
     with pytest.raises(ValueError, match=message) as caught:
         make()
     assert "\n" not in str(caught.value)

@@ -1,4 +1,4 @@
-"""The examples in docstrings give the output that they show, after `from sdeweights import *` and `import torch`."""
+"""The examples in docstrings print what they show, after `from sdeweights import *` and `import torch`."""
 
 import doctest
 import pkgutil
@@ -19,8 +19,8 @@ def examples_of(name):
 
 
 @pytest.mark.parametrize("name", MODULES)
-def test_examples_give_the_output_they_show(name):
-    torch.set_default_dtype(torch.float32)  # as a reader has it
+def test_examples_print_what_they_show(name):
+    torch.set_default_dtype(torch.float32)  # the default of a reader who runs the example
     runner = doctest.DocTestRunner(optionflags=doctest.ELLIPSIS)
     for test in examples_of(name):
         assert runner.run(test).failed == 0, test.name

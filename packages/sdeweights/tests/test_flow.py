@@ -1,4 +1,4 @@
-"""Hidden states along paths: values, orders, shared prefixes, modules."""
+"""Hidden states along weight paths: values, orders of convergence, shared prefixes, modules."""
 
 import itertools
 import math
@@ -57,7 +57,7 @@ def test_euler_with_constant_weight_is_compound_interest():
     assert h1.flatten().tolist() == pytest.approx([2 * (1 + 1 / 8) ** 8] * 12, rel=1e-14)
 
 
-def test_residual_network_is_the_euler_flow_to_the_bit():
+def test_a_residual_network_is_bit_identical_to_the_euler_flow():
     path = sampled(Cut.vertical(0.3, 0.6, "fixed"), steps=9)
     for i in range(path.samples):
         h = H0
@@ -87,7 +87,7 @@ def test_adaptive_flow_meets_its_tolerance():
 
 @pytest.mark.parametrize("cut", CUTS, ids=str)
 @pytest.mark.parametrize("method", METHODS)
-def test_shared_prefix_is_bit_equal_to_samples_on_their_own(cut, method):
+def test_shared_prefix_is_bit_identical_to_integrating_each_sample(cut, method):
     path = sampled(cut)
     alone = torch.cat([flow(tanh_layer, H0, path[i], method) for i in range(path.samples)])
     assert torch.equal(flow(tanh_layer, H0, path, method), alone)
@@ -110,7 +110,7 @@ def test_shared_prefix_is_computed_once(cut, expected):
 
 @pytest.mark.parametrize("method", ["euler", "midpoint", "rk4", "reversible_heun", "torchdiffeq:rk4"])
 @pytest.mark.parametrize("cut", CUTS)
-def test_continuing_from_the_shared_prefix_is_bit_equal_to_the_whole_flow(cut, method):
+def test_continuing_from_the_shared_prefix_is_bit_identical_to_the_whole_flow(cut, method):
     path = sampled(cut)
     whole = flow(tanh_layer, H0, path, method, per_sample=False)
     for prefix in (shared_prefix(tanh_layer, H0, path, method), shared_prefix(tanh_layer, H0, path[:1], method)):
@@ -121,7 +121,7 @@ def test_continuing_from_the_shared_prefix_is_bit_equal_to_the_whole_flow(cut, m
     ("cut", "euler", "others"),
     [(Cut.ode_first(0.3), 8, 7), (Cut.none(), 10, 10), (Cut.full(), 1, 0), (Cut.ode_first(0.1), 10, 9)],
 )
-def test_the_shared_prefix_ends_where_the_weights_of_samples_part(cut, euler, others):
+def test_the_shared_prefix_ends_where_the_samples_begin_to_differ(cut, euler, others):
     path = sampled(cut)
     steps = {method: shared_prefix(tanh_layer, H0, path, method).steps for method in ("euler", "midpoint", "rk4")}
     assert steps == {"euler": euler, "midpoint": others, "rk4": others}
@@ -148,7 +148,7 @@ def test_reset_of_the_weights_does_not_move_the_hidden_state(method):
 
 
 @pytest.mark.parametrize("method", ["torchdiffeq:rk4", "torchdiffeq:heun2", "torchdiffeq:dopri5"])
-def test_stages_before_a_reset_never_see_the_weights_after_it(method):
+def test_stages_before_a_reset_never_use_the_weights_after_it(method):
     # f_h = w with w = 0 until t2 = 0.5 and 3 after it; the last stage of the step that ends at t2 is at t2 itself
     seen = []
 
@@ -173,11 +173,12 @@ def test_start_for_each_sample():
     assert torch.equal(flow(tanh_layer, starts, path), expected)
     assert torch.equal(flow(tanh_layer, starts, path, per_sample=True), expected)
     assert torch.equal(flow(tanh_layer, H0.expand(4, 5, 2), path), flow(tanh_layer, H0, path))
-    # four sequences or four starts: only the caller knows, and the shape of the answer says how it was taken
+    # four sequences or one start per sample: only the caller knows, and the shape of the result shows which was used
     sequences = torch.linspace(-1, 1, 24).view(4, 3, 2)
     assert flow(tanh_layer, sequences, path, per_sample=False).shape == (4, 4, 3, 2)
     assert flow(tanh_layer, sequences, path).shape == (4, 3, 2)
-    # as many rows as samples are a batch all the same, and so are the images of a last, short batch if one says so
+    # two axes are always a batch, even with one row per sample; so are the images of a short last batch if
+    # per_sample=False
     assert flow(tanh_layer, H0[:4], path).shape == (4, 4, 2)
     images = torch.zeros(4, 3, 5, 2)
     assert flow(tanh_layer, images, path, per_sample=False).shape == (4, 4, 3, 5, 2)
@@ -194,7 +195,7 @@ def test_start_for_each_sample():
 @pytest.mark.parametrize(
     ("method", "gradient"), [*itertools.product(SCHEMES, ["backprop", "checkpoint"]), ("reversible_heun", "adjoint")]
 )
-def test_vectorised_samples_agree_with_one_after_the_other(method, gradient):
+def test_vectorised_samples_agree_with_a_loop_over_samples(method, gradient):
     path = sampled(Cut.ode_first(0.5))
     plain = flow(tanh_layer, H0, path, method, gradient)
     together = flow(tanh_layer, H0, path, method, gradient, vectorize=True)
@@ -219,7 +220,7 @@ def test_any_module_is_a_hidden_drift_of_its_flat_weights():
         flatten(nn.Tanh())
 
 
-def test_module_that_takes_time_is_given_time():
+def test_a_module_with_a_time_argument_receives_the_time():
     class Timed(nn.Module):
         def __init__(self):
             super().__init__()
@@ -238,7 +239,7 @@ def test_module_that_takes_time_is_given_time():
     ("signature", "forward"),
     [("h, t", lambda self, h, t: h), ("t, h, w", lambda self, t, h, w: h)],
 )
-def test_module_whose_arguments_are_in_another_order_is_refused(signature, forward):
+def test_a_module_with_unexpected_arguments_is_rejected(signature, forward):
     module = type("Other", (nn.Linear,), {"forward": forward})(2, 2)
     with pytest.raises(ValueError, match=rf"expected forward\(h\) or forward\(t, h\), got forward\({signature}\)"):
         flatten(module)
@@ -288,7 +289,7 @@ class Normed(nn.Module):
         return self.norm(self.layer(h))
 
 
-def test_running_averages_are_those_of_the_module_that_is_called():
+def test_running_averages_are_updated_in_the_module_that_is_called():
     net = Normed()
     w0, f_h = flatten(net)
     path = WeightProcess(w0, lambda t, w: 0 * w, Brownian(), Cut.none()).sample(4)
@@ -308,7 +309,9 @@ def test_dropout_draws_a_mask_per_sample_and_none_in_evaluation(vectorize):
     net = nn.Sequential(nn.Linear(2, 2), nn.Dropout(0.5))
     w0, f_h = flatten(net)
     path = WeightProcess(w0, lambda t, w: 0 * w, Brownian(), Cut.sde_first(0.5, "fixed")).sample(2, samples=3)
-    path = replace(path, w=path.w[:1].expand(3, -1, -1), shared=-1)  # equal weights: what differs is the dropout
+    path = replace(
+        path, w=path.w[:1].expand(3, -1, -1), shared=-1
+    )  # equal weights, so any difference comes from dropout
     torch.manual_seed(0)
     h1 = flow(f_h, torch.ones(50, 2), path, vectorize=vectorize)
     assert (h1[0] != h1[1]).any()
@@ -318,7 +321,7 @@ def test_dropout_draws_a_mask_per_sample_and_none_in_evaluation(vectorize):
 
 
 @pytest.mark.parametrize("gradient", ["backprop", "checkpoint"])
-def test_dropout_is_the_same_again_in_the_backward_pass_of_checkpoint(gradient):
+def test_checkpoint_repeats_the_same_dropout_in_the_backward_pass(gradient):
     w0, f_h = flatten(nn.Sequential(nn.Linear(2, 2), nn.Dropout(0.5)))
     process = WeightProcess(w0, lambda t, w: 0 * w, Brownian(), Cut.none())
     torch.manual_seed(0)
@@ -328,7 +331,7 @@ def test_dropout_is_the_same_again_in_the_backward_pass_of_checkpoint(gradient):
     assert torch.equal(*(torch.autograd.grad(h.sum(), process.w0)[0] for h in (h1, plain)))
 
 
-def test_dropout_is_refused_if_states_are_computed_backwards():
+def test_the_adjoint_rejects_dropout():
     w0, f_h = flatten(nn.Sequential(nn.Linear(2, 2), nn.Dropout(0.5)))
     path = WeightProcess(w0, lambda t, w: 0 * w, Brownian(), Cut.none()).sample(9)
     with pytest.raises(ValueError, match='expected f_h without random numbers such as dropout for gradient="adjoint"'):
@@ -352,7 +355,7 @@ def test_convolution_runs_along_a_path_in_float32():
     assert torch.allclose(h1, vectorised, atol=1e-5)
 
 
-def test_hidden_state_that_explodes_names_sample_step_and_time():
+def test_an_exploding_hidden_state_is_reported_with_sample_step_and_time():
     path = sampled(Cut.full())
     with pytest.raises(
         NonFiniteState,
@@ -400,14 +403,14 @@ def test_hidden_state_that_explodes_names_sample_step_and_time():
         ),
     ],
 )
-def test_bad_arguments_are_refused_in_one_line(call, message):
+def test_bad_arguments_are_rejected_with_a_one_line_error(call, message):
     with pytest.raises(ValueError, match=message) as caught:
         call(sampled(Cut.full()))
     assert "\n" not in str(caught.value)
 
 
 def test_joint_system_of_hidden_state_and_weights_gives_the_same_bits():
-    """(h, w) as one equation, its noise zero on h, by the same Euler-Maruyama steps: eq. (10)."""
+    """(h, w) as one equation with zero noise on h, eq. (10), solved by the same Euler-Maruyama steps."""
     cut, steps = Cut.vertical(0.3, 0.6), 10
     drift = lambda t, w: torch.sin(w) + t  # noqa: E731
     process = WeightProcess(torch.linspace(-1, 1, 6), drift, Brownian(0.5), cut)
@@ -426,14 +429,14 @@ def test_joint_system_of_hidden_state_and_weights_gives_the_same_bits():
 
 
 @pytest.mark.parametrize("gradient", ["backprop", "checkpoint"])
-def test_a_module_that_takes_its_weights_in_parts_has_the_gradients_of_one_that_does_not(gradient, monkeypatch):
+def test_passing_the_weights_in_parts_does_not_change_the_gradients(gradient, monkeypatch):
     taken, parts = [], Functional.parts
     monkeypatch.setattr(Functional, "parts", lambda self, w: taken.append(len(w)) or parts(self, w))
     w0, f_h = flatten(nn.Sequential(nn.Linear(2, 3), nn.Tanh(), nn.Linear(3, 2)).double())
     process = WeightProcess(w0, drift_for(Cut.full(), len(w0)), OrnsteinUhlenbeck(), Cut.vertical(0.2, 0.8, "learned"))
     path = process.sample(6, samples=2, generator=seeded())
     results = []
-    for f in (f_h, lambda t, h, w: f_h(t, h, w)):  # a function is given whole rows
+    for f in (f_h, lambda t, h, w: f_h(t, h, w)):  # a plain function receives whole rows
         h1 = flow(f, H0, path, gradient=gradient)
         to = (path.w, process.w_t2)
         results.append((h1, *torch.autograd.grad(h1.square().sum(), to, retain_graph=True)))
@@ -445,7 +448,7 @@ def test_a_module_that_takes_its_weights_in_parts_has_the_gradients_of_one_that_
         assert mine.abs().sum() > 0
 
 
-def test_rows_of_weights_in_parts_are_the_rows():
+def test_the_parts_of_a_row_concatenate_to_the_row():
     module = nn.Linear(2, 3)
     _, f_h = flatten(module)
     rows = torch.arange(18.0).view(2, 9)

@@ -1,4 +1,4 @@
-"""Gradients: against finite differences and against each other; which schemes the adjoint accepts."""
+"""Gradients compared with finite differences and with each other; which schemes the adjoint accepts."""
 
 import pytest
 import torch
@@ -21,7 +21,7 @@ CUTS = [
 
 
 class WholeModel(nn.Module):
-    """Everything that a loss may depend on: the end of the path, its KL, and a hidden state integrated along it."""
+    """A model with every output that a loss may use: the end of the path, its KL, and a hidden state along it."""
 
     def __init__(
         self, cut, solver="euler", ode_solver="euler", method="euler", gradient="backprop", steps=5, prior=None
@@ -90,7 +90,7 @@ def test_adjoint_with_reversible_heun_passes_gradcheck_itself():
 
 
 class Residual(nn.Module):
-    """A hidden drift with trainable parameters of its own, in addition to the weights."""
+    """A hidden drift that has trainable parameters in addition to the weights."""
 
     def __init__(self):
         super().__init__()
@@ -118,7 +118,7 @@ def relative(a, b):
 
 @pytest.mark.parametrize("cut", CUTS, ids=str)
 @pytest.mark.parametrize("method", list(SCHEMES))
-def test_checkpoint_gradients_are_bit_equal_to_backprop(cut, method):
+def test_checkpoint_gradients_are_bit_identical_to_backprop(cut, method):
     (h_a, a), (h_b, b) = gradients(cut, method, "checkpoint"), gradients(cut, method, "backprop")
     assert torch.equal(h_a, h_b)
     assert all(torch.equal(x, y) for x, y in zip(a, b, strict=True))
@@ -150,7 +150,7 @@ def test_adjoint_with_reversible_heun_stays_accurate_over_many_steps_and_in_floa
 
 
 @pytest.mark.parametrize("method", [method for method in SCHEMES if method != "reversible_heun"])
-def test_adjoint_refuses_a_scheme_that_cannot_go_back(method):
+def test_adjoint_rejects_schemes_that_are_not_reversible(method):
     path = WeightProcess(torch.ones(1), lambda t, w: -w, Brownian(), Cut.full()).sample(4, generator=seeded())
     for samples in (path, path[0]):
         with pytest.raises(
@@ -171,7 +171,7 @@ def test_adjoint_selects_the_reversible_scheme_and_other_modes_euler():
 
 
 def test_adjoint_is_exact_for_a_stiff_drift_in_few_steps():
-    """Steps of f_h dt = 3 h, as trained networks take them: Euler's states cannot be recomputed by steps backward."""
+    """Steps with f_h dt = 3 h occur in trained networks; Euler's states could not be recomputed by backward steps."""
     process = WeightProcess(
         torch.tensor([1.5, -0.7]), drift_for(Cut.full(), 2), OrnsteinUhlenbeck(sigma=0.3), Cut.full()
     )
@@ -185,7 +185,7 @@ def test_adjoint_is_exact_for_a_stiff_drift_in_few_steps():
 
 @pytest.mark.parametrize("cut", [Cut.ode_first(0.4), Cut.vertical(0.3, 0.6, "learned"), Cut.full()], ids=str)
 @pytest.mark.parametrize("method", ["reversible_heun"])
-def test_adjoint_of_samples_that_share_a_prefix_is_that_of_each_sample(cut, method):
+def test_sharing_a_prefix_does_not_change_the_adjoint_gradients(cut, method):
     process = WeightProcess(torch.tensor([0.9, -0.4, 1.5]), drift_for(cut, 3), OrnsteinUhlenbeck(sigma=2.0), cut)
     path = process.sample(5, samples=3, generator=seeded())
     f_h, h0 = Residual(), torch.linspace(-1, 1, 8).view(4, 2).requires_grad_()
@@ -197,7 +197,7 @@ def test_adjoint_of_samples_that_share_a_prefix_is_that_of_each_sample(cut, meth
         torch.autograd.grad(h1.square().sum(), wanted, retain_graph=True, materialize_grads=True)
         for h1 in (together, alone)
     )
-    assert relative(a, b) < 1e-12  # sums over samples in another order
+    assert relative(a, b) < 1e-12  # sums over samples in a different order
 
 
 def test_adjoint_reaches_parameters_of_a_vectorised_module():
@@ -205,7 +205,7 @@ def test_adjoint_reaches_parameters_of_a_vectorised_module():
     assert relative(a, b) < 1e-12
 
 
-def test_adjoint_refuses_a_function_that_hides_trainable_tensors():
+def test_adjoint_rejects_a_function_that_hides_trainable_tensors():
     hidden = torch.tensor(0.5, requires_grad=True)
     process = WeightProcess(torch.ones(1), lambda t, w: -w, Brownian(), Cut.full())
     with pytest.raises(

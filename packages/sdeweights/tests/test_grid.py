@@ -1,4 +1,4 @@
-"""The grid hits 0, t1, t2 and 1 to the bit."""
+"""0, t1, t2 and 1 are exact grid points."""
 
 import pytest
 from hypothesis import given
@@ -29,7 +29,7 @@ def test_every_phase_gets_a_step_and_counts_are_within_two_of_their_quota(cut, s
 
 
 @given(cuts(d=4), st.integers(3, 50), st.integers(1, 8))
-def test_refining_keeps_the_points_of_the_coarse_grid_to_the_bit(cut, steps, factor):
+def test_refining_keeps_the_coarse_grid_points_bit_identical(cut, steps, factor):
     coarse = Grid.of(cut, steps)
     fine = coarse.refine(factor)
     assert fine.steps == factor * steps
@@ -49,12 +49,12 @@ def test_refining_keeps_the_points_of_the_coarse_grid_to_the_bit(cut, steps, fac
         (Cut.horizontal(0.5), 7, [7]),
     ],
 )
-def test_steps_are_dealt_in_proportion(cut, steps, counts):
+def test_steps_are_distributed_in_proportion_to_length(cut, steps, counts):
     assert [phase.steps for phase in Grid.of(cut, steps).phases] == counts
 
 
 @pytest.mark.parametrize(("cut", "needed"), [(Cut.vertical(0.3, 0.6), 3), (Cut.ode_first(0.1), 2), (Cut.full(), 1)])
-def test_too_few_steps_say_how_many_are_needed(cut, needed):
+def test_the_error_for_too_few_steps_says_how_many_are_needed(cut, needed):
     assert Grid.of(cut, needed).steps == needed
     with pytest.raises(
         ValueError, match=f"expected at least {needed} steps, one for each phase of the cut, got {needed - 1}"
@@ -62,7 +62,7 @@ def test_too_few_steps_say_how_many_are_needed(cut, needed):
         Grid.of(cut, needed - 1)
 
 
-def test_steps_and_factors_have_to_be_integers():
+def test_steps_and_factors_must_be_integers():
     with pytest.raises(ValueError, match=r"expected steps to be an integer, got 2\.5"):
         Grid.of(Cut.full(), 2.5)
     with pytest.raises(ValueError, match="expected factor to be an integer >= 1, got 0"):
@@ -77,13 +77,13 @@ def test_index_finds_grid_points_and_nothing_else():
         grid.index(0.35)
 
 
-def test_the_stochastic_phase_can_be_given_its_steps():
+def test_the_number_of_stochastic_steps_can_be_set():
     grid = Grid.of(Cut.ode_first(0.1), steps=6, sde_steps=2)
     assert [(phase.kind, phase.steps) for phase in grid.phases] == [("ode", 4), ("sde", 2)]
     assert grid.times[4] == 0.9
     assert grid.times[-1] == 1.0
     three = Grid.of(Cut.vertical(0.6, 0.7), steps=8, sde_steps=2)
-    assert [phase.steps for phase in three.phases] == [4, 2, 2]  # 6 dealt to lengths 0.6 and 0.3
+    assert [phase.steps for phase in three.phases] == [4, 2, 2]  # 6 distributed over lengths 0.6 and 0.3
     assert Grid.of(Cut.full(), 5, sde_steps=5) == Grid.of(Cut.full(), 5)
 
 
@@ -97,6 +97,6 @@ def test_the_stochastic_phase_can_be_given_its_steps():
         (Cut.none(), 6, 3, "expected no sde_steps"),
     ],
 )
-def test_impossible_stochastic_steps_are_refused(cut, steps, sde_steps, message):
+def test_impossible_numbers_of_stochastic_steps_are_rejected(cut, steps, sde_steps, message):
     with pytest.raises(ValueError, match=message):
         Grid.of(cut, steps, sde_steps)

@@ -1,4 +1,4 @@
-"""A diffusion that depends on w in a way that autograd cannot see is not additive noise."""
+"""A diffusion whose dependence on w is invisible to autograd is not treated as additive noise."""
 
 import pytest
 import torch
@@ -31,7 +31,7 @@ def process_with(g, w0=(0.4, 0.5)):
 
 
 @pytest.mark.parametrize("name", HIDDEN)
-def test_it_is_found_by_value(name):
+def test_hidden_dependence_is_found_by_comparing_values(name):
     for w in (torch.tensor([0.4, 0.5]), torch.zeros(2), torch.tensor([-3.0, -2.0])):
         assert depends_on_state(HIDDEN[name], torch.tensor(0.0), w)
 
@@ -44,7 +44,7 @@ def test_a_function_of_time_is_additive(g):
 
 @pytest.mark.parametrize("name", HIDDEN)
 @pytest.mark.parametrize("solver", NEED_A_DERIVATIVE)
-def test_schemes_that_need_its_derivative_refuse_it(name, solver):
+def test_schemes_that_need_the_derivative_reject_hidden_dependence(name, solver):
     with pytest.raises(ValueError, match="expected a (diagonal )?diffusion") as caught:
         process_with(HIDDEN[name]).sample(4, generator=seeded(), solver=solver)
     message = str(caught.value)
@@ -54,21 +54,21 @@ def test_schemes_that_need_its_derivative_refuse_it(name, solver):
 
 
 @pytest.mark.parametrize("name", HIDDEN)
-def test_schemes_for_additive_noise_refuse_it(name):
+def test_schemes_for_additive_noise_reject_hidden_dependence(name):
     with pytest.raises(ValueError, match="expected additive noise for sra1"):
         process_with(HIDDEN[name]).sample(4, generator=seeded(), solver="sra1")
 
 
 @pytest.mark.parametrize("name", ["detach", "numpy"])
 @pytest.mark.parametrize("solver", ["euler", "torchsde:euler"])
-def test_euler_takes_it_with_the_values_of_the_visible_one(name, solver):
+def test_euler_gives_the_same_path_for_hidden_and_visible_dependence(name, solver):
     hidden, visible = (process_with(g) for g in (HIDDEN[name], lambda t, w: 0.3 + 0.1 * w**2))
     a, b = (process.sample(8, 3, generator=seeded(), solver=solver) for process in (hidden, visible))
     assert torch.equal(a.w, b.w)
     assert torch.equal(a.kl, b.kl)
 
 
-def test_euler_has_order_one_half_for_it():
+def test_euler_has_order_one_half_for_hidden_dependence():
     # dw = w/2 dt + 0.8 w dB with w(1) = exp((1 - 0.8^2) / 2 + 0.8 B(1)); 3000 paths: errors known to about 2 %
     prior = Prior(lambda t, w: 0 * w, lambda t, w: 0.8 * w.detach())
     process = WeightProcess(torch.ones(1), lambda t, w: 0.5 * w, prior, Cut.full())

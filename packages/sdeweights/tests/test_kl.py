@@ -1,6 +1,6 @@
-"""The path KL against closed forms. The end of the path and its KL are always checked separately.
+"""The path KL compared with closed forms. The end of a path and its KL are always checked separately.
 
-Equations f_p + c + s t + A w are solved by the plain and by the fused Euler schemes; all others by the plain one.
+Equations f_p + c + s t + A w are solved by both the plain and the fused Euler schemes, all others by the plain one.
 """
 
 import itertools
@@ -32,7 +32,7 @@ def no_noise(samples, steps, m, dt):
     return noise._replace(dB=torch.zeros_like(noise.dB), Z=torch.zeros_like(noise.Z))
 
 
-def test_the_integrand_has_its_half():
+def test_the_integrand_has_the_factor_one_half():
     assert kl.integrand(torch.tensor([3.0, 4.0])).item() == 12.5
 
 
@@ -49,7 +49,7 @@ VERTICAL = [
 
 
 @pytest.mark.parametrize(("cut", "length"), VERTICAL)
-def test_constant_gap_over_part_of_depth(euler, cut, length):
+def test_constant_gap_over_part_of_the_depth(euler, cut, length):
     # 1/2 |c|^2 length / sigma^2 with c = (0.3, 0.4), sigma = 0.5: 0.5 * 0.25 * length / 0.25
     path = affine(euler, [1.0, -1.0], OrnsteinUhlenbeck(2.0, 1.0, 0.5), cut, constant=GAP)
     assert path.kl.tolist() == pytest.approx([0.5 * length] * 3, abs=1e-12)
@@ -78,7 +78,7 @@ def test_gradient_of_the_kl_of_a_constant_gap(euler, cut, length, sigma):
 
 
 @pytest.mark.parametrize("sigma", [0.4, torch.tensor([0.4, 0.9, 0.2], dtype=torch.float64)], ids=["number", "vector"])
-def test_value_and_gradient_take_their_half_from_one_constant(euler, sigma, monkeypatch):
+def test_value_and_gradient_share_one_constant_for_the_half(euler, sigma, monkeypatch):
     prior = OrnsteinUhlenbeck(sigma=sigma)
     process = WeightProcess(torch.tensor([0.1, 0.2, 0.3]), random_posterior(prior, Cut.full(), 3), prior, Cut.full())
 
@@ -111,12 +111,12 @@ def test_deterministic_coordinates_do_not_divide_by_their_zero_diffusion():
 
 
 @pytest.mark.parametrize(("cut", "expected"), [(Cut.full(), 4 + 0.25), (Cut.horizontal([1]), 0.25)])
-def test_every_coordinate_has_its_own_sigma(euler, cut, expected):
+def test_kl_with_one_sigma_per_coordinate(euler, cut, expected):
     path = affine(euler, [1.0, 1.0], OrnsteinUhlenbeck(sigma=torch.tensor([0.5, 2.0])), cut, constant=1.0)
     assert path.kl.tolist() == pytest.approx([0.5 * expected] * 3, abs=1e-12)
 
 
-def test_dense_diffusion_weighs_the_gap_by_the_inverse_of_g_g_transposed():
+def test_dense_diffusion_weights_the_gap_by_the_inverse_of_g_g_transposed():
     g = torch.tensor([[1.0, 0.2, 0.0], [0.0, 0.5, 0.1], [0.3, 0.0, 0.7]])
     c = torch.tensor([0.1, -0.2, 0.3])
     path = sampled([0.0] * 3, lambda t, w: c + 0 * w, Brownian(g), Cut.full())
@@ -155,7 +155,7 @@ def test_diffusion_that_grows_with_time():
 
 
 def test_diffusion_proportional_to_the_state():
-    # f_q - f_p = 0.3 w and g = 0.6 w: u = 1/2 whatever w is
+    # f_q - f_p = 0.3 w and g = 0.6 w, so u = 1/2 for every w
     prior = Prior(lambda t, w: 0 * w, lambda t, w: 0.6 * w)
     path = sampled([1.0, 2.0], lambda t, w: 0.3 * w, prior, Cut.vertical(0.5, 1))
     assert path.kl.tolist() == pytest.approx([0.5 * 2 * 0.25 * 0.5] * 3, rel=1e-12)
@@ -170,7 +170,7 @@ def ou_process():
 
 
 def ou_against_ou(n):
-    """KL of the Euler chains of dw = -theta w dt + sigma dB: 1/2 (gap / sigma)^2 h sum E w_k^2, and its noiseless part."""
+    """KL between two OU Euler chains, 1/2 (gap / sigma)^2 h sum E w_k^2, and the same without noise."""
     h = 1 / n
     a = 1 - THETA_Q * h
     rate = 0.5 * (THETA_Q - THETA_P) ** 2 / SIGMA**2 * h
@@ -180,7 +180,7 @@ def ou_against_ou(n):
 
 
 @pytest.mark.parametrize("n", [1, 10, 100])
-def test_ou_against_ou_without_noise_is_the_closed_form_of_the_sum(euler, n):
+def test_ou_against_ou_without_noise_equals_the_closed_form_of_the_sum(euler, n):
     path = ou_process().sample(n, noise=no_noise(2, n, 1, 1 / n), **euler)
     assert path.kl.tolist() == pytest.approx([ou_against_ou(n)[0]] * 2, rel=1e-10)
     assert path.w[0, -1].item() == pytest.approx(W0 * (1 - THETA_Q / n) ** n, rel=1e-12)
@@ -212,7 +212,7 @@ def test_mean_shift_is_a_constant_gap(euler):
 
 
 def kl_of_gaussian_chains(A_q, A_p, g, w0, n):
-    """Independent of Girsanov: the joint normal laws of (w_1, ..., w_n) under q and p, and the KL between normals."""
+    """KL between the joint normal laws of (w_1, ..., w_n) under q and p, computed without Girsanov's theorem."""
     h, d = 1 / n, len(w0)
 
     def chain(A):
@@ -233,17 +233,17 @@ def require_kl_of_chains(process, A_q, A_p, g, **euler):
         found = process.sample(n, samples=paths, generator=seeded(2), **euler).kl
     expected, error = kl_of_gaussian_chains(A_q, A_p, g, process.w0.detach(), n), found.std().item() / paths**0.5
     assert found.mean().item() == pytest.approx(expected, abs=4 * error)  # fails by chance once in 16,000
-    assert 4 * error < 0.02 * expected  # so a missing half is far outside
+    assert 4 * error < 0.02 * expected  # so a missing 1/2 would be far outside
 
 
-def test_expected_sum_is_the_kl_of_the_two_gaussian_chains(euler):
+def test_expected_sum_equals_the_kl_of_the_two_gaussian_chains(euler):
     A_q, theta, sigma = torch.tensor([[-0.5, 0.8], [-0.3, 0.1]]), 0.7, torch.tensor([0.5, 0.4])
     A_p, prior = -theta * torch.eye(2), OrnsteinUhlenbeck(theta, 0.0, sigma)
     process = affine_process([1.0, -0.5], prior, Cut.full(), matrix=A_q - A_p)
     require_kl_of_chains(process, A_q, A_p, torch.diag(sigma), **euler)
 
 
-def test_expected_sum_is_the_kl_of_the_two_gaussian_chains_for_dense_noise():
+def test_expected_sum_equals_the_kl_of_the_two_gaussian_chains_with_dense_noise():
     A_q, A_p = torch.tensor([[-0.5, 0.8], [-0.3, 0.1]]), torch.tensor([[-1.0, 0.0], [0.2, -0.4]])
     g = torch.tensor([[0.5, 0.0], [0.2, 0.4]])
     prior = Prior(lambda t, w: w @ A_p.T, g)
@@ -263,8 +263,8 @@ def test_kl_is_exactly_zero_if_posterior_and_prior_are_the_same_function():
         assert (sampled([0.3, -0.7], prior.drift, prior, Cut.full()).kl == 0).all()
 
 
-def test_drift_built_on_another_prior_is_compared_with_the_prior_of_the_process():
-    # f_q = (1 - w) + 0.5, f_p = -w: a gap of 1.5, whatever the prior that f_q was written with
+def test_a_drift_built_on_another_prior_is_compared_with_the_process_prior():
+    # f_q = (1 - w) + 0.5, f_p = -w: a gap of 1.5, regardless of the prior used to define f_q
     drift = PriorPlus(OrnsteinUhlenbeck(1.0, 1.0, 0.3), lambda t, w: 0.5 + 0 * w)
     path = sampled([0.3, -0.7], drift, OrnsteinUhlenbeck(sigma=0.5), Cut.full())
     assert path.kl.tolist() == pytest.approx([0.5 * 2 * 9] * 3, rel=1e-12)
@@ -272,7 +272,7 @@ def test_drift_built_on_another_prior_is_compared_with_the_prior_of_the_process(
 
 
 @pytest.mark.parametrize("cut", [Cut.full(), Cut.horizontal([1])])
-def test_small_gap_does_not_drown_in_a_large_prior_drift(euler, cut):
+def test_a_small_gap_is_not_lost_in_a_large_prior_drift(euler, cut):
     # f_p is about 1e8 and the net is 1e-9: the difference f_q - f_p would round to 0
     prior = OrnsteinUhlenbeck(1.0, 1e8, 1e-9)
     path = affine(euler, [0.0, 0.0], prior, cut, constant=1e-9)
@@ -291,7 +291,7 @@ def test_kl_of_consecutive_windows_adds_up(euler):
         path_kl(process.drift, prior, path, Cut.vertical(0.25, 1))
 
 
-def test_each_step_of_a_window_counts_with_its_own_length(euler):
+def test_each_step_of_a_window_is_weighted_by_its_length(euler):
     # steps of 1/4, 1/16 and 1/6; the gap grows with t, so no two steps contribute the same
     cut, prior = Cut.vertical(0.25, 0.5), Brownian(0.5)
     process = affine_process([0.3, -0.7], prior, cut, constant=1.0, slope=1.0)
@@ -304,7 +304,7 @@ def test_each_step_of_a_window_counts_with_its_own_length(euler):
 
 
 @pytest.mark.parametrize("window", [(0.5, 1.0), (0.25, 1.0), (0.0, 0.75)])
-def test_the_step_from_a_reset_counts_with_the_right_limit(euler, window):
+def test_the_step_after_a_reset_uses_the_right_limit(euler, window):
     # gap w, w = w_t2 = 3 right after t2 = 1/2: the left limit there is about 0
     cut, prior = Cut.sde_first(0.5, "fixed"), Brownian(0.1)
     drift = affine_posterior(prior, cut, 1, matrix=1.0)
@@ -319,7 +319,7 @@ def test_the_step_from_a_reset_counts_with_the_right_limit(euler, window):
 
 
 @pytest.mark.parametrize("off", [5e-3, -5e-3, 1e-4, 1e-5])
-def test_a_window_off_the_grid_is_refused(off):
+def test_a_window_off_the_grid_is_rejected(off):
     prior, drift = Brownian(0.5), lambda t, w: 1 + 0 * w
     path = sampled([0.3], drift, prior, Cut.full(), steps=10)
     for window in ((0.3 + off, 1.0), (0.0, 0.3 + off)):
@@ -329,7 +329,7 @@ def test_a_window_off_the_grid_is_refused(off):
     assert path_kl(drift, prior, path, Cut.vertical(0.3 + 6e-8, 1.0)).tolist() == pytest.approx([0.5 * 4 * 0.7] * 3)
 
 
-def test_kl_does_not_change_with_the_coordinates_of_the_weights():
+def test_kl_is_invariant_under_a_change_of_coordinates():
     # v = M w has drift M f(M^{-1} v) and diffusion M g: the same law, the same noise, the same KL
     M = torch.tensor([[2.0, 1.0], [0.0, 0.5]])
     inverse = torch.linalg.inv(M)
@@ -343,7 +343,7 @@ def test_kl_does_not_change_with_the_coordinates_of_the_weights():
 
 @pytest.mark.parametrize("solver", [*SDE_SOLVERS, "torchsde:srk", "torchsde:reversible_heun", "torchsde:log_ode"])
 @pytest.mark.parametrize("cut", [Cut.full(), Cut.vertical(0.3, 0.6, "fixed"), Cut.both(0.2, 0.7, [0, 2])])
-def test_kl_is_the_left_point_sum_on_the_path_whatever_the_solver(solver, cut):
+def test_kl_is_the_left_point_sum_on_the_path_for_every_solver(solver, cut):
     prior = OrnsteinUhlenbeck(sigma=0.4)
     process = WeightProcess(torch.tensor([0.1, 0.2, 0.3]), random_posterior(prior, cut, 3), prior, cut)
     ode_solver = "fused-euler" if solver == "fused-euler" else "euler"
@@ -358,7 +358,7 @@ def test_kl_is_the_left_point_sum_on_the_path_whatever_the_solver(solver, cut):
     assert torch.allclose(path_kl(process.drift, prior, path, cut), path.kl, rtol=1e-12)
 
 
-def test_kl_carried_as_an_extra_coordinate_is_the_same_number():
+def test_kl_integrated_as_an_extra_coordinate_is_the_same():
     # dk = 1/2 |u|^2 dt as a deterministic coordinate next to w, integrated by the same Euler steps
     prior, n = Brownian(0.5), 12
     drift = lambda t, w: torch.sin(w) + t  # noqa: E731

@@ -1,4 +1,4 @@
-"""Every scheme converges at the order it declares, measured on the same Brownian paths at five step lengths."""
+"""Every scheme converges at its declared order, measured on the same Brownian paths with five step lengths."""
 
 import math
 
@@ -11,13 +11,13 @@ from sdeweights.solvers import SDE_SOLVERS, Torchsde, ode_solver, sde_solver
 from sdeweights.solvers.torchsde_adapter import METHODS
 from sdeweights.testing import EULERS, affine_posterior, observed_order, random_posterior, seeded
 
-GENERAL = [name for name in SDE_SOLVERS if name != "fused-euler"]  # take every equation
+GENERAL = [name for name in SDE_SOLVERS if name != "fused-euler"]  # these support every equation
 PATHS = 10_000  # the root mean square error of a scheme is then known to about 1 %
 TORCHSDE = [f"torchsde:{method}" for method in METHODS]
 
 
 def strong_errors(process, solver, coarsest, exact, paths, seed, finer=1, ode_solver="rk4"):
-    """Root mean square error at t = 1 on 5 grids, each half as fine as the next.
+    """Root mean square errors at t = 1 on 5 grids, each with twice as many steps as the one before.
 
     All use the same Brownian motion, drawn on a grid `finer` times as fine as the finest of them.
     """
@@ -38,20 +38,20 @@ def strong_errors(process, solver, coarsest, exact, paths, seed, finer=1, ode_so
 
 
 def additive(cut):
-    """dw = (sin 2w + cos 3t) dt + (0.5 + t) dB: nonlinear drift, noise that changes with time but not with w."""
+    """dw = (sin 2w + cos 3t) dt + (0.5 + t) dB: nonlinear drift, and noise that depends on time but not on w."""
     prior = Prior(lambda t, w: 0 * w, lambda t, w: (0.5 + t).expand(w.shape[-1]))
     return WeightProcess(torch.tensor([0.4]), lambda t, w: torch.sin(2 * w) + torch.cos(3 * t), prior, cut)
 
 
 def by_refinement(process, noise, grid):
-    """The same Brownian motion by the scheme of order 1.5 on the finest grid."""
+    """Reference solution for the same Brownian motion: the scheme of order 1.5 on the finest grid."""
     return process.sample(grid, noise=noise, solver="sra1", ode_solver="rk4").w[:, -1]
 
 
 @pytest.mark.parametrize("solver", [*GENERAL, *TORCHSDE])
 @pytest.mark.parametrize("cut", [Cut.full(), Cut.vertical(0.25, 0.75)], ids=["full", "vertical"])
 def test_strong_order_for_additive_noise(solver, cut):
-    # 4 times finer: an error of 4^-1.5 = 12 % of that of the best scheme on the finest grid measured
+    # 4 times finer: the reference error is 4^-1.5 = 12 % of that of the best scheme on the finest grid measured
     coarsest = round(8 / (cut.t2 - cut.t1))
     dts, errors = strong_errors(additive(cut), solver, coarsest, by_refinement, PATHS, seed=1, finer=4)
     assert observed_order(dts, errors) == pytest.approx(sde_solver(solver).order(additive=True), abs=0.15)
@@ -59,7 +59,7 @@ def test_strong_order_for_additive_noise(solver, cut):
 
 @pytest.mark.parametrize("cut", [Cut.full(), Cut.vertical(0.25, 0.75)], ids=["full", "vertical"])
 def test_strong_order_for_the_drift_of_the_paper(euler, cut):
-    # a nonlinear net that mixes three weights, each with a sigma of its own; 500 paths: errors known to about 3 %
+    # a nonlinear net that mixes three weights with different sigmas; with 500 paths, errors are known to about 3 %
     prior = OrnsteinUhlenbeck(1.5, 0.5, torch.tensor([0.5, 1.0, 0.2]))
     process = WeightProcess(torch.tensor([0.4, -0.2, 0.1]), random_posterior(prior, cut, 3), prior, cut)
     coarsest = round(8 / (cut.t2 - cut.t1))
@@ -91,7 +91,7 @@ def hyperbolic_sine(process, noise, grid):
 
 
 @pytest.mark.parametrize("solver", ["milstein", "heun", "torchsde:milstein", "torchsde:srk"])
-def test_strong_order_for_nonlinear_noise_of_each_coordinate(solver):
+def test_strong_order_for_nonlinear_elementwise_noise(solver):
     # dw = w/2 dt + sqrt(1 + w^2) dB with w(1) = sinh(asinh w0 + B(1)); 3000 paths: errors known to about 2 %
     prior = Prior(lambda t, w: 0 * w, lambda t, w: torch.sqrt(1 + w * w))
     process = WeightProcess(torch.tensor([0.3, -0.5]), lambda t, w: 0.5 * w, prior, Cut.full())
@@ -99,7 +99,7 @@ def test_strong_order_for_nonlinear_noise_of_each_coordinate(solver):
     assert observed_order(dts, errors) == pytest.approx(sde_solver(solver).order(additive=False), abs=0.15)
 
 
-def test_dense_commutative_noise_is_corrected_too():
+def test_dense_commutative_noise_gets_the_stratonovich_correction():
     # dw = w/2 dt + 0.8 w dB, each coordinate with its own noise, written as a diagonal matrix
     prior = Prior(lambda t, w: 0 * w, lambda t, w: torch.diag_embed(0.8 * w))
     process = WeightProcess(torch.tensor([1.0, 0.5]), lambda t, w: 0.5 * w, prior, Cut.full())
@@ -184,7 +184,7 @@ def test_sra1_is_exact_in_the_noise_if_the_drift_is_zero():
     assert torch.allclose(path.w[:, -1], 2 * noise.dB.sum(1), atol=1e-15)
 
 
-def test_adapter_declares_every_method_it_takes():
+def test_the_adapter_declares_the_order_of_every_method():
     assert Torchsde("srk").order(additive=True) == 1.5
     assert Torchsde("srk").noises == 2
     assert Torchsde("reversible_heun").noises == 1

@@ -1,4 +1,4 @@
-"""Marginals of the priors, and diffusions of every shape."""
+"""Marginal distributions of the priors, and diffusions of every shape."""
 
 import math
 
@@ -25,7 +25,7 @@ def test_ornstein_uhlenbeck_marginals(theta, mu, sigma, w0):
     w1 = ends(OrnsteinUhlenbeck(theta, mu, sigma), [w0])
     mean = mu + (w0 - mu) * math.exp(-theta)
     variance = sigma**2 * (1 - math.exp(-2 * theta)) / (2 * theta)
-    # 4 standard errors: fails by luck once in 16,000 times; the scheme's own bias at 64 steps is below 1e-4
+    # 4 standard errors: fails by chance once in 16,000; the scheme's own bias at 64 steps is below 1e-4
     assert w1.mean().item() == pytest.approx(mean, abs=4 * (variance / N) ** 0.5 + 1e-4)
     assert w1.var().item() == pytest.approx(variance, rel=4 * (2 / N) ** 0.5 + 1e-3)
 
@@ -55,8 +55,8 @@ def test_dense_diffusion_has_the_covariance_of_g_g_transposed():
         (lambda t, w: 0.5, Kind.SCALAR),
     ],
 )
-@pytest.mark.parametrize("samples", [1, 3, 5])  # 3 samples of 3 weights: (3, 3) is not taken for a matrix
-def test_one_noise_written_in_every_shape_gives_one_path(g, kind, samples):
+@pytest.mark.parametrize("samples", [1, 3, 5])  # 3 samples of 3 weights: (3, 3) must not be mistaken for a matrix
+def test_the_same_noise_written_in_any_shape_gives_the_same_path(g, kind, samples):
     prior = Prior(lambda t, w: -w, g)
     w0 = torch.tensor([1.0, 2.0, 3.0])
     assert kind_of(prior.diffusion, torch.tensor(0.0), w0) is kind
@@ -66,9 +66,7 @@ def test_one_noise_written_in_every_shape_gives_one_path(g, kind, samples):
         WeightProcess(w0, drift, p, Cut.full()).sample(8, samples=samples, generator=seeded())
         for p in (prior, reference)
     )
-    assert torch.allclose(
-        path.w, expected.w, rtol=0, atol=1e-12
-    )  # the fast path for a constant against the general one
+    assert torch.allclose(path.w, expected.w, rtol=0, atol=1e-12)  # the fast path for constants against the general one
     assert torch.allclose(path.kl, expected.kl, rtol=1e-12)
 
 
@@ -82,7 +80,7 @@ def test_tensor_valued_priors_are_restricted_to_the_stochastic_coordinates():
 
 
 def test_prior_that_mixes_coordinates_is_evaluated_along_the_deterministic_ones():
-    # g of the stochastic weight is the deterministic weight, which grows as e^t: Var w_S(1) = int e^{2t} = (e^2 - 1) / 2.
+    # g of the stochastic weight equals the deterministic weight e^t, so Var w_S(1) = int e^{2t} = (e^2 - 1) / 2.
     prior = Prior(lambda t, w: 0 * w, lambda t, w: w.flip(-1))
     drift = SplitDrift(lambda t, w: 0 * w, lambda t, w: w, [0], 2)
     process = WeightProcess(torch.tensor([1.0, 1.0]), drift, prior, Cut.horizontal([0]))
@@ -102,7 +100,7 @@ def test_learned_sigma_is_a_parameter_of_the_process_and_gets_a_gradient():
     assert sigma.grad.item() == pytest.approx(-2 / 0.5**3, rel=1e-12)
 
 
-def test_bridge_prior_is_a_prior_like_any_other():
+def test_a_bridge_can_be_used_as_a_prior():
     prior = Prior(lambda t, w: (2.0 - w) / (1.05 - t), 0.3)
     process = WeightProcess(torch.zeros(1), prior.drift, prior, Cut.full())
     path = process.sample(200, samples=500, generator=seeded())

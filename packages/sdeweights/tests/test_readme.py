@@ -1,4 +1,4 @@
-"""The code in the README runs, in order."""
+"""The code blocks of the README run in order."""
 
 import re
 from pathlib import Path
@@ -6,7 +6,7 @@ from pathlib import Path
 import torch
 
 
-def test_code_of_the_readme_runs(capsys):
+def test_the_code_in_the_readme_runs(capsys):
     torch.set_default_dtype(torch.float32)
     text = (Path(__file__).parents[1] / "README.md").read_text(encoding="utf-8")
     blocks = re.findall(r"^```python\n(.*?)^```", text, re.M | re.S)
