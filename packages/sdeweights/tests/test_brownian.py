@@ -1,4 +1,4 @@
-"""Increments and their time integrals: moments, refinement, and which numbers are drawn."""
+"""Brownian increments and their time integrals: moments, coarsening, and which numbers are drawn."""
 
 import pytest
 import torch
@@ -27,15 +27,16 @@ def test_moments_of_increments_and_time_integrals():
     dt, n = 0.1, 200_000
     noise = draw(n, 1, 1, dt, noises=2, generator=seeded())
     dB, Z = noise.dB[:, 0, 0], noise.Z[:, 0, 0]
-    # Each sample moment has a relative standard error of at most sqrt(2 / n) = 0.32 %; 5 of them: chance 1e-6 each.
+    # Each sample moment has a relative standard error of at most sqrt(2 / n) = 0.32 %. The tolerance is 5 of these,
+    # which each moment exceeds by chance with probability 1e-6.
     assert dB.var() == pytest.approx(dt, rel=0.016)
     assert Z.var() == pytest.approx(dt**3 / 3, rel=0.016)
     assert (dB * Z).mean() == pytest.approx(dt**2 / 2, rel=0.02)
     assert abs(dB.mean()) < 5 * (dt / n) ** 0.5
 
 
-def test_coarse_integrals_are_those_of_the_same_brownian_motion():
-    # Two steps of length 1: B rises by 2, then by 5; Z adds the first rise for the whole second step.
+def test_coarse_integrals_belong_to_the_same_brownian_motion():
+    # Two steps of length 1: B rises by 2, then by 5. The first rise contributes to Z during the whole second step.
     noise = draw(1, 2, 1, 1.0, noises=2, generator=seeded())._replace(
         dB=torch.tensor([[[2.0], [5.0]]]), Z=torch.tensor([[[0.7], [1.1]]])
     )
@@ -45,7 +46,7 @@ def test_coarse_integrals_are_those_of_the_same_brownian_motion():
     assert coarse.Z.item() == pytest.approx(0.7 + 1.1 + 1.0 * 2.0, abs=1e-15)
 
 
-def test_coarsening_by_four_is_coarsening_by_two_twice():
+def test_coarsening_by_four_equals_coarsening_by_two_twice():
     noise = draw(3, 8, 2, 0.125, noises=2, generator=seeded())
     once, twice = noise.coarsen(4), noise.coarsen(2).coarsen(2)
     assert torch.allclose(once.dB, twice.dB, rtol=0, atol=1e-15)
@@ -75,7 +76,7 @@ def test_coarse_time_integrals_keep_their_variance():
 @pytest.mark.parametrize(
     ("solver", "noises"), [("euler", 1), ("fused-euler", 1), ("heun", 1), ("sra1", 2), ("torchsde:srk", 2)]
 )
-def test_normals_are_drawn_for_stochastic_coordinates_and_steps_alone(
+def test_normals_are_drawn_only_for_stochastic_coordinates_and_steps(
     cut, steps, noisy_steps, noisy_weights, solver, noises
 ):
     prior = OrnsteinUhlenbeck()
@@ -87,7 +88,7 @@ def test_normals_are_drawn_for_stochastic_coordinates_and_steps_alone(
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 @pytest.mark.parametrize("d", [1, 5, 16, 37])
-def test_sample_i_depends_on_the_seed_and_i_alone(euler, d, dtype):
+def test_sample_i_depends_only_on_the_seed_and_i(euler, d, dtype):
     prior, cut = OrnsteinUhlenbeck(), Cut.full()
     untrained, trained = PriorPlus(prior, bottleneck(d, cut, "2-4-2")), random_posterior(prior, cut, d)
 
@@ -101,12 +102,12 @@ def test_sample_i_depends_on_the_seed_and_i_alone(euler, d, dtype):
     assert torch.equal(torch.cat([sample(10, generator) for _ in range(5)]), many)
     assert not torch.equal(sample(3, seeded(8)), few)
     assert len(many.flatten(1).unique(dim=0)) == 50
-    # the matrix products of a trained net may add in another order for another number of rows
+    # with a different number of rows, the matrix products of a trained net may sum in a different order
     few, many = (sample(n, seeded(7), trained) for n in (3, 50))
     torch.testing.assert_close(few, many[:3])
 
 
-def test_noise_given_is_noise_used(euler):
+def test_sample_uses_the_noise_it_is_given(euler):
     prior, cut = Brownian(torch.tensor([2.0, 0.5])), Cut.vertical(0.5, 1)
     process = WeightProcess(torch.zeros(2), PriorPlus(prior, bottleneck(2, cut, "2-4-2")), prior, cut)
     noise = draw(4, 5, 2, 0.1, generator=seeded())

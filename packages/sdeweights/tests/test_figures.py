@@ -1,6 +1,6 @@
-"""Figures 1 and 2 of the paper: sample paths whose means and variances are known.
+"""Figures 1 and 2 of the paper: sample paths with known means and variances.
 
-The plain and the fused Euler schemes are compared with the law of the Euler chain itself, which is exact on its grid.
+The plain and the fused Euler schemes are compared with the law of the Euler chain, which is known exactly on its grid.
 """
 
 import math
@@ -24,7 +24,7 @@ def figure_1(at_t2):
         return process.sample(1000, samples=PATHS, generator=seeded(1), ode_solver="midpoint")
 
 
-def test_figure_1_left_continues_with_the_variance_of_the_window():
+def test_figure_1_left_keeps_the_variance_of_the_window():
     path = figure_1("continue")
     k = path.times.index(0.3)
     # the midpoint rule is within dt^2 / 24 * max|f''| * 0.3 = 5e-6 of the integral, -0.01397
@@ -66,7 +66,7 @@ def test_figure_1_left_by_euler_continues_with_the_variance_of_the_window(euler)
     end = path.w[:, -1, 0]
     assert end.mean().item() == pytest.approx(sum_of_drift(0, 20), abs=4 * (0.3 / PATHS) ** 0.5)
     assert end.var().item() == pytest.approx(0.3, rel=SPREAD)
-    # after t2 there is drift only
+    # there is only drift after t2
     assert torch.allclose(end - path.w[:, 12, 0], torch.tensor(sum_of_drift(12, 20)), rtol=0, atol=1e-14)
 
 

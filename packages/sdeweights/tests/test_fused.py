@@ -1,4 +1,4 @@
-"""The fused schemes give the numbers of the plain ones to rounding, with their gradients, or a clear error."""
+"""The fused schemes agree with the plain ones up to rounding, including gradients, or raise a clear error."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ PRIORS = {
 def process_of(
     cut: Cut = CUTS["full"], prior: Prior = PRIORS["OU"], hidden: str = "2-5-3", d: int = 6, seed: int = 0
 ) -> WeightProcess:
-    """A process whose net is not zero, in float64."""
+    """A float64 process with a nonzero net."""
     w0 = torch.linspace(-1, 1, d, dtype=torch.float64)
     return WeightProcess(w0, random_posterior(prior, cut, d, seed, hidden), prior, cut)
 
@@ -61,9 +61,9 @@ def objective(path: WeightPath) -> Tensor:
 
 
 def require_same(process: WeightProcess, of: Callable[[WeightPath], Tensor] = objective, samples: int = 2) -> None:
-    """Paths, KL and gradients of all parameters agree."""
+    """Assert that plain and fused paths, KLs and gradients of all parameters agree."""
     fused, plain = draw(process, samples), draw(process, samples, kind="plain")
-    # the same numbers, added in another order: 10 steps of numbers around 1
+    # the same terms summed in a different order: 10 steps of numbers around 1
     torch.testing.assert_close(fused.w, plain.w, rtol=1e-12, atol=1e-12)
     torch.testing.assert_close(fused.kl, plain.kl, rtol=1e-12, atol=1e-12)
     torch.testing.assert_close(fused.kl_stl, plain.kl_stl, rtol=1e-11, atol=1e-11)
@@ -89,7 +89,7 @@ def test_bottleneck_nets_of_other_sizes(hidden: str) -> None:
 
 
 @pytest.mark.parametrize("prior", [PRIORS["OU"], PRIORS["OU, one sigma per coordinate"]])
-def test_the_gradient_of_the_kl_alone_and_of_the_path_alone(prior: Prior) -> None:
+def test_gradients_of_only_the_kl_and_of_only_the_path(prior: Prior) -> None:
     for part in (lambda path: path.kl.sum(), lambda path: path.w[:, -1].sum()):
         require_same(process_of(prior=prior), part)
 
@@ -108,7 +108,7 @@ def test_gradients_equal_finite_differences(prior: Prior) -> None:
     assert torch.autograd.gradcheck(numbers, tuple(v.detach().clone().requires_grad_() for v in values))
 
 
-def test_each_parameter_by_itself_has_the_gradient_that_it_has_among_all() -> None:
+def test_the_gradient_of_a_single_trainable_parameter_is_the_same_as_with_all() -> None:
     process = process_of(Cut.vertical(0.2, 0.7))
     parameters = list(process.parameters())
     expected = torch.autograd.grad(objective(draw(process)), parameters)
@@ -119,7 +119,7 @@ def test_each_parameter_by_itself_has_the_gradient_that_it_has_among_all() -> No
         assert torch.equal(alone, gradient)
 
 
-def test_without_gradients_nothing_is_kept() -> None:
+def test_nothing_is_saved_for_backward_without_gradients() -> None:
     process = process_of()
     kept: list[Tensor] = []
 
@@ -135,7 +135,7 @@ def test_without_gradients_nothing_is_kept() -> None:
     assert len(kept) >= 40  # four tensors for each of ten steps
 
 
-def test_what_is_kept_is_freed_with_the_graph() -> None:
+def test_saved_tensors_are_freed_with_the_graph() -> None:
     loss = objective(draw(process_of()))
     loss.backward()
     with pytest.raises(RuntimeError, match="second time"):
@@ -191,7 +191,7 @@ UNFIT = {
     "another net": (lambda: with_net(TanhDrift(6, 0)), "got PriorPlus of TanhDrift"),
     "an activation with parameters": (with_own_activation, "expected an activation out of softplus, .* got PReLU"),
     "theta per coordinate": (lambda: with_prior(OrnsteinUhlenbeck(theta=FLOATS)), "theta and mu are numbers"),
-    "a prior of one's own": (lambda: with_prior(Prior(lambda t, w: -w, 0.5)), "an OrnsteinUhlenbeck or Brownian prior"),
+    "a custom prior": (lambda: with_prior(Prior(lambda t, w: -w, 0.5)), "an OrnsteinUhlenbeck or Brownian prior"),
     "trained sigma": (lambda: with_prior(OrnsteinUhlenbeck(sigma=torch.nn.Parameter(FLOATS))), "that is not trained"),
     "dense sigma": (lambda: with_prior(Brownian(torch.eye(6, dtype=torch.float64))), "expected a constant sigma"),
     "another prior": (with_another_prior_in_the_kl, "a drift built on the process's own prior"),
@@ -200,7 +200,7 @@ UNFIT = {
 
 
 @pytest.mark.parametrize("reason", UNFIT)
-def test_an_equation_that_does_not_fit_is_a_clear_error_and_euler_takes_it(reason: str) -> None:
+def test_an_unsupported_equation_is_a_clear_error_and_euler_solves_it(reason: str) -> None:
     make, message = UNFIT[reason]
     process = make()
     with pytest.raises(ValueError, match=message):
@@ -208,7 +208,7 @@ def test_an_equation_that_does_not_fit_is_a_clear_error_and_euler_takes_it(reaso
     assert draw(process, kind="plain").w.isfinite().all()
 
 
-def test_a_deterministic_phase_that_does_not_fit_is_a_clear_error_too() -> None:
+def test_an_unsupported_deterministic_phase_is_a_clear_error() -> None:
     process = WeightProcess(FLOATS, lambda t, w: -w, Brownian(), Cut.ode_first(0.5))
     with pytest.raises(ValueError, match='for fused-euler, got function; "euler" takes any drift and prior'):
         process.sample(4, ode_solver="fused-euler")
@@ -221,14 +221,14 @@ def test_extreme_noise(sigma: float | Tensor) -> None:
     require_same(process_of(prior=prior), lambda path: path.kl.log().sum())
 
 
-def test_noise_that_requires_gradients_is_refused() -> None:
+def test_noise_that_requires_gradients_is_rejected() -> None:
     noise = Increments(0.1, torch.zeros(1, 10, 6, dtype=torch.float64).requires_grad_())
     with pytest.raises(ValueError, match="expected noise without gradients for fused-euler"):
         draw(process_of(), noise=noise)
 
 
-def test_a_state_that_becomes_infinite_is_named() -> None:
-    process = process_of(Cut.full(), OrnsteinUhlenbeck(theta=-1e30))  # 1e28 times as much with each step
+def test_an_infinite_state_is_reported_with_its_phase_and_step() -> None:
+    process = process_of(Cut.full(), OrnsteinUhlenbeck(theta=-1e30))  # w grows 1e28-fold per step
     with pytest.raises(NonFiniteState, match=r"w became non-finite in the sde phase \(0, 1\), step"):
         draw(process, steps=40)
 

@@ -1,4 +1,4 @@
-"""Which parts of a path are deterministic, what happens at t2, and what a path stores, for both Euler solvers."""
+"""Weight processes with both Euler solvers: which parts are deterministic, what happens at t2, what a path stores."""
 
 import copy
 import math
@@ -68,7 +68,7 @@ CUTS = [
 @pytest.mark.parametrize(
     ("solver", "ode_solver"), [*EULERS.values(), ("sra1", "midpoint"), ("torchsde:heun", "midpoint")]
 )
-def test_what_is_deterministic_is_bit_identical_over_a_thousand_samples(cut, solver, ode_solver):
+def test_deterministic_weights_are_bit_identical_in_a_thousand_samples(cut, solver, ode_solver):
     with torch.no_grad():
         path = process_for(cut).sample(10, samples=1000, generator=seeded(), solver=solver, ode_solver=ode_solver)
     same = (path.w == path.w[:1]).all(0)  # (steps + 1, d)
@@ -121,7 +121,7 @@ def test_variance_vanishes_after_a_reset_and_the_state_jumps(euler, cut):
     assert path.w[:, k, S].var(0).min() > 0
     assert (path.w[:, k + 1 :] == path.w[:1, k + 1 :]).all()
     D_set = cut.complement(D)
-    assert torch.equal(path.after_reset[:, D_set], path.w[:, k, D_set])  # the others continue
+    assert torch.equal(path.after_reset[:, D_set], path.w[:, k, D_set])  # the other coordinates continue
 
 
 def test_a_reset_does_not_change_the_kl(euler):
@@ -130,7 +130,7 @@ def test_a_reset_does_not_change_the_kl(euler):
     assert torch.equal(*kls)
 
 
-def test_reset_value_is_by_default_the_initial_w0_and_learned_means_trained(euler):
+def test_the_default_reset_value_is_the_initial_w0_and_learned_values_are_trained(euler):
     fixed, learned = process_for(Cut.vertical(0.3, 0.6, "fixed")), process_for(Cut.vertical(0.3, 0.6, "learned"))
     assert torch.equal(fixed.w_t2, fixed.w0)
     assert "w_t2" not in dict(fixed.named_parameters())
@@ -151,7 +151,7 @@ def test_a_given_value_after_t2_is_copied():
     assert all((process.w_t2 == 1).all() for process in processes)
 
 
-def test_parameter_count_is_that_of_the_paper():
+def test_parameter_count_matches_the_paper():
     d, h = 10, 2 * 128 * 2 + 4 * (2 + 128 + 2)
     for cut, extra in [(Cut.ode_first(0.1), 0), (Cut.sde_first(0.1, "fixed"), 0), (Cut.sde_first(0.1, "learned"), d)]:
         process = WeightProcess(torch.zeros(d), PriorPlus(PRIOR, BottleneckDrift(d, "2-128-2")), PRIOR, cut)
@@ -171,7 +171,7 @@ def test_a_parameter_given_as_start_is_trained_itself_and_a_plain_tensor_is_copi
     assert (process.w0 == 0).all()
 
 
-def test_frozen_start_stays_frozen(euler):
+def test_a_frozen_w0_stays_frozen(euler):
     frozen = nn.Parameter(torch.ones(D), requires_grad=False)
     process = process_for(Cut.sde_first(0.2, "learned"), w_t2=frozen)
     assert process.w_t2 is frozen
@@ -182,12 +182,12 @@ def test_frozen_start_stays_frozen(euler):
     assert frozen.grad is None
 
 
-def test_integers_of_numpy_are_accepted_as_integers():
+def test_numpy_integers_are_accepted():
     path = process_for(Cut.vertical(0.3, 0.6)).sample(np.int64(10), np.int32(2), generator=seeded())
     assert path.w.shape == (2, 11, D)
 
 
-def test_same_seed_same_bits(euler):
+def test_the_same_seed_gives_the_same_bits(euler):
     process = process_for(Cut.vertical(0.3, 0.6))
     a, b = (process.sample(10, 4, generator=seeded(3), **euler) for _ in range(2))
     assert torch.equal(a.w, b.w)
@@ -220,7 +220,7 @@ def test_order_of_the_coordinates_does_not_matter():
     assert torch.allclose(other.w[..., place], plain.w, atol=1e-14)
 
 
-def test_split_drift_has_a_jacobian_of_exact_zeros_across_the_split():
+def test_the_jacobian_of_a_split_drift_is_exactly_zero_across_the_split():
     cut = Cut.horizontal([1, 4])
     for net in (bottleneck(D, cut, "2-8-2", generator=seeded()), drift_for(cut, D)):
         drift = PriorPlus(PRIOR, net)
@@ -251,13 +251,13 @@ def test_bottleneck_depends_on_time_and_starts_at_zero():
     assert torch.equal(BottleneckDrift(5, "2-8-2", generator=seeded()).layers[0].weight, net.layers[0].weight)
 
 
-def test_at_the_start_posterior_is_prior_whatever_the_cut(euler):
+def test_the_untrained_posterior_is_the_prior_for_every_cut(euler):
     for cut in CUTS:
         process = WeightProcess(torch.ones(D), PriorPlus(PRIOR, bottleneck(D, cut, "2-8-2")), PRIOR, cut)
         assert (process.sample(10, 3, generator=seeded(), **euler).kl == 0).all()
 
 
-def test_without_noise_all_cuts_without_a_reset_coincide(euler):
+def test_all_cuts_without_a_reset_coincide_if_the_noise_is_zero(euler):
     quiet = OrnsteinUhlenbeck(sigma=1e-14)
     ends = []
     for cut in CUTS:
@@ -291,7 +291,7 @@ def test_path_is_linear_between_grid_points():
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 @pytest.mark.parametrize("t2", [0.7, 0.3, 2 / 3])  # 0.7 is smaller, 0.3 and 2/3 are larger in float32
-def test_at_a_point_of_ts_is_at_the_grid_point_whatever_the_dtype(t2, dtype):
+def test_at_of_a_time_in_ts_returns_the_grid_point_for_every_dtype(t2, dtype):
     cut = Cut.sde_first(t2, "fixed")
     process = WeightProcess(torch.ones(2, dtype=dtype), lambda t, w: 1 - w, Brownian(), cut)
     path = process.sample(10, 3, generator=seeded())
@@ -314,7 +314,7 @@ def test_path_lists_its_phases():
     ]
 
 
-def test_path_is_saved_as_numbers(euler):
+def test_a_pickled_path_keeps_its_numbers_but_not_its_noise(euler):
     with torch.no_grad():
         path = process_for(Cut.vertical(0.3, 0.6, "fixed")).sample(10, 2, generator=seeded(), **euler)
     for other in (pickle.loads(pickle.dumps(path)), copy.deepcopy(path)):
@@ -324,7 +324,7 @@ def test_path_is_saved_as_numbers(euler):
             other.kl_stl  # noqa: B018
 
 
-def test_one_sample_of_a_path_is_a_path(euler):
+def test_indexing_a_path_gives_a_path(euler):
     process = process_for(Cut.vertical(0.3, 0.6, "learned"))
     path = process.sample(10, 4, generator=seeded(), **euler)
     one = path[2]
@@ -337,7 +337,7 @@ def test_one_sample_of_a_path_is_a_path(euler):
         path[4]
 
 
-def test_path_made_by_hand_has_a_kl():
+def test_a_path_built_by_hand_has_a_kl():
     ts = torch.tensor([0.0, 0.3, 0.6, 1.0], dtype=torch.float32)
     path = WeightPath(ts, torch.zeros(2, 4, 1, dtype=torch.float32), torch.zeros(2, dtype=torch.float32))
     kl = path_kl(lambda t, w: w + 1, Brownian(0.5), path, Cut.vertical(0.3, 0.6))
@@ -370,7 +370,7 @@ def test_process_moves_between_dtypes(euler):
     process = process_for(Cut.both(0.2, 0.7, [1, 4], "learned")).to(torch.float32)
     path = process.sample(10, 2, generator=seeded(), **euler)
     assert path.w.dtype == path.kl.dtype == torch.float32
-    start = torch.zeros(D, requires_grad=True)  # moved although it is not a parameter
+    start = torch.zeros(D, requires_grad=True)  # moved even though it is not a parameter
     process = WeightProcess(start, random_posterior(PRIOR, Cut.full(), D), PRIOR, Cut.full()).to(torch.float32)
     process.sample(10, generator=seeded(), **euler).w.sum().backward()
     assert process.w0.dtype == torch.float32
@@ -395,7 +395,7 @@ def test_saved_loaded_and_copied_processes_give_the_same_bits(euler, cut):
                 p += 0.1 * torch.randn(p.shape, generator=seeded(i))
     loaded = fresh()
     loaded.load_state_dict(process.state_dict(), strict=True)
-    assert not set(process.state_dict()) & {"S", "D"}  # made by the cut
+    assert not set(process.state_dict()) & {"S", "D"}  # computed from the cut
     pickled = pickle.loads(pickle.dumps(process))
     for other in (loaded, copy.deepcopy(process), pickled):
         paths = [p.sample(10, 3, generator=seeded(), **euler) for p in (process, other)]
@@ -419,7 +419,7 @@ def test_any_cut_gives_a_path_from_w0_at_0_to_1_with_a_nonnegative_kl(euler, cut
 
 
 @given(cut=cuts(D), steps=st.integers(4, 12), seed=st.integers(0, 100))
-def test_with_constant_drift_the_end_depends_on_the_sum_of_the_noise_alone(euler, cut, steps, seed):
+def test_with_constant_drift_the_end_depends_only_on_the_sum_of_the_noise(euler, cut, steps, seed):
     """w(1) = 1 + 0.5 (B(t2) - B(t1)) on S and 1 on D, on every grid."""
     assume(not cut.deterministic and not cut.resets)
     fine, S = Grid.of(cut, steps).refine(2), cut.indices(D)
@@ -433,7 +433,7 @@ def test_with_constant_drift_the_end_depends_on_the_sum_of_the_noise_alone(euler
         assert torch.allclose(path.w[:, -1], expected, rtol=0, atol=1e-12)
 
 
-def test_state_that_explodes_names_phase_step_time_and_norm():
+def test_an_exploding_state_is_reported_with_phase_step_time_and_norm():
     prior = Prior(lambda t, w: 0 * w, 1e-3)
     process = WeightProcess(torch.tensor([1.0]), lambda t, w: w**9 * 10, prior, Cut.vertical(0.3, 0.6))
     with pytest.raises(
@@ -451,7 +451,7 @@ def test_state_that_explodes_names_phase_step_time_and_norm():
         )
 
 
-def test_state_that_explodes_is_not_taken_for_a_diffusion_that_vanishes():
+def test_an_exploding_state_is_not_mistaken_for_a_vanishing_diffusion():
     prior = Prior(lambda t, w: 0 * w, lambda t, w: 1 / (1 + w**4))  # 0 once w^4 overflows
     process = WeightProcess(torch.tensor([50.0]), lambda t, w: w**9, prior, Cut.full())
     with pytest.raises(NonFiniteState, match=r"w became non-finite in the sde phase \(0, 1\), step \d of 20"):
@@ -463,7 +463,7 @@ def test_finite_weights_whose_sum_overflows_are_not_an_error():
     assert torch.isfinite(process.sample(4, generator=seeded()).w).all()
 
 
-def test_kl_that_overflows_is_an_error_too():
+def test_an_overflowing_kl_is_an_error():
     process = WeightProcess(torch.tensor([1.0]), lambda t, w: 1e200 + 0 * w, Brownian(1.0), Cut.full())
     with pytest.raises(NonFiniteState, match="the KL is not finite though w is; largest norm of w: 1e"):
         process.sample(10, generator=seeded())
@@ -479,14 +479,14 @@ def test_brownian_paths_are_hoelder_continuous_of_order_one_half():
     assert math.isclose(spread[0], (1 / 1024) ** 0.5, rel_tol=0.02)
 
 
-def test_split_drift_refuses_overlapping_or_foreign_indices():
+def test_split_drift_rejects_repeated_or_out_of_range_indices():
     with pytest.raises(ValueError, match="expected distinct indices, got one more than once"):
         SplitDrift(lambda t, w: w, lambda t, w: w, [0, 0], 2)
     with pytest.raises(ValueError, match="expected indices from 0 to 1, got 0 to 2"):
         SplitDrift(lambda t, w: w, lambda t, w: w, [0, 2], 2)
 
 
-def test_grid_of_another_cut_is_refused():
+def test_the_grid_of_another_cut_is_rejected():
     with pytest.raises(
         ValueError,
         match=r"expected a grid with the phases \[\('sde', 0\.0, 1\.0\)\] of the cut, got \[\('ode', 0\.0, 0\.9\)",
@@ -495,7 +495,7 @@ def test_grid_of_another_cut_is_refused():
 
 
 @pytest.mark.parametrize("stochastic", [1.0, (0,)])
-def test_a_path_sampled_without_gradients_has_none_after_a_learned_reset_either(euler, stochastic):
+def test_a_path_sampled_without_gradients_has_none_after_a_learned_reset(euler, stochastic):
     cut = Cut.both(0.2, 0.5, stochastic, at_t2="learned")
     process = WeightProcess(torch.zeros(2), random_posterior(PRIOR, cut, 2), PRIOR, cut)
     with torch.no_grad():

@@ -1,7 +1,7 @@
-"""kl_stl: a gradient with the mean of the ordinary one, and no variance once the posterior is exact.
+"""kl_stl: its gradient has the same mean as that of kl, and no variance once the posterior is exact.
 
-The model: prior dw = s dB from 0, one observation y of w_1 with normal noise of variance r. The exact posterior drifts by
-s^2 (y - w) / (r + s^2 (1 - t)).
+The model has the prior dw = s dB from 0 and one observation y of w_1 with normal noise of variance r. The drift of the
+exact posterior is s^2 (y - w) / (r + s^2 (1 - t)).
 """
 
 import pytest
@@ -49,7 +49,7 @@ def test_variance_vanishes_as_the_posterior_becomes_exact():
     steps = (8, 16, 32, 64, 128)
     stl = [gradients(1.0, 0.0, n, True).var(0).sum().item() for n in steps]
     plain = [gradients(1.0, 0.0, n, False).var(0).sum().item() for n in steps]
-    # on a grid the exact posterior of the chain has a little less noise than the prior: a spread of order dt remains
+    # on a grid, the chain's exact posterior has slightly less noise than the prior, so a spread of order dt remains
     assert observed_order([1 / n for n in steps], stl) == pytest.approx(2.0, abs=0.35)
     assert stl[-1] < 0.02 * plain[-1]
     assert plain[-1] > 0.5 * plain[0]  # the ordinary gradient keeps its variance
@@ -105,7 +105,7 @@ def test_stl_works_with_every_kind_of_cut(euler, cut):
         assert extra.std() > 0
 
 
-def test_drift_that_hides_its_parameters_is_refused():
+def test_a_drift_that_hides_its_parameters_is_rejected():
     hidden = torch.tensor(0.5, requires_grad=True)
     process = WeightProcess(torch.ones(1), lambda t, w: hidden * w, Brownian(), Cut.full())
     with pytest.raises(ValueError, match="expected a drift whose parameters belong to an nn.Module for kl_stl"):
