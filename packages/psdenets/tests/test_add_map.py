@@ -7,8 +7,9 @@ import torch
 from torch.nn import functional as F
 
 from psdenets.nn.activations import ACTIVATIONS
-from psdenets.nn.fast.add_map import add_map, softplus
+from psdenets.nn.fast.add_map import softplus
 from psdenets.nn.fast.switch import enabled
+from psdenets.nn.timed_conv import add_map
 
 t64 = {"dtype": torch.float64}
 ALL = {"none": None, **ACTIVATIONS}
@@ -32,6 +33,15 @@ def test_values_and_gradients_are_those_of_the_plain_operations(name, last):
     torch.testing.assert_close(found, expected, rtol=0, atol=1e-12)
     for a, b in zip(*(torch.autograd.grad(y, (x, m), upstream) for y in (found, expected)), strict=True):
         torch.testing.assert_close(a, b, rtol=0, atol=1e-12)  # sums over five images in another order
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_values_have_the_same_bits_with_and_without_gradients(name):
+    """Checkpointing computes states without gradients and recomputes them with gradients."""
+    x, m = pair(6, dtype=torch.float32)
+    with torch.no_grad():
+        without = add_map(ALL[name])(x, m)
+    assert torch.equal(without, add_map(ALL[name])(x, m))
 
 
 @pytest.mark.parametrize("name", WITH_OWN_GRADIENT)

@@ -7,7 +7,7 @@ import torch
 
 from psdenets.nn.activations import ACTIVATIONS
 from psdenets.nn.hidden_drifts import hidden_drift
-from psdenets.nn.space_to_depth import depth_to_space, space_to_depth
+from psdenets.nn.scales import depth_to_space, space_to_depth
 from sdeweights import flatten
 
 

@@ -8,6 +8,7 @@ import pydoc
 import pytest
 
 from psdenets import BadInput, Config, preset
+from psdenets.cli import parse
 from psdenets.config import GROUPS, known_options
 from psdenets.option_help import all_groups, group_help, most_used
 from psdenets.options.fields import flag
@@ -106,6 +107,11 @@ def test_the_members_of_an_ensemble_have_options_of_their_own():
 def test_a_whole_number_will_do_for_a_number():
     assert Config(lr=1).training.lr == 1.0
     assert Config(lr=1) == Config(lr=1.0)
+
+
+def test_parsing_a_command_line_does_not_add_aliases_to_the_options():
+    parse(["--f-h", "strided"])
+    assert "f_h" not in known_options()
 
 
 def test_help_on_config_documents_every_option():

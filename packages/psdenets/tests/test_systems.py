@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -13,7 +12,7 @@ from torch import nn
 import psdenets
 from psdenets import Config, load
 from psdenets.models.point import PointEstimate
-from psdenets.options.parts import part
+from psdenets.options.fields import part
 from psdenets.options.systems import SystemOptions
 from psdenets.options.training import TrainingOptions
 from psdenets.references import Reference, resolve
@@ -42,11 +41,10 @@ def test_the_references_of_a_system_lead_somewhere(system):
     assert system.summary
 
 
-@dataclass(frozen=True)
 class LinearOptions(SystemOptions):
     """A linear classifier."""
 
-    training: TrainingOptions = part(TrainingOptions, only=("epochs", "batch_size", "lr"))  # noqa: RUF009
+    training: TrainingOptions = part(TrainingOptions, only=("epochs", "batch_size", "lr"))
 
 
 def linear(config, spec):

@@ -51,8 +51,7 @@ class Given(NamedTuple):
 
 def parse(argv: Sequence[str]) -> Given:
     """The options and commands of `python -m psdenets.train`."""
-    known = known_options()
-    known |= {alias: known[name] for alias, name in ALIASES.items()}
+    known = {**known_options(), **{alias: known_options()[name] for alias, name in ALIASES.items()}}
     parser = _parser(known)
     _refuse_unknown(parser, argv)
     values = vars(parser.parse_args(list(argv)))

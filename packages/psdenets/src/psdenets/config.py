@@ -18,9 +18,7 @@ from typing import Any, NamedTuple
 
 from psdenets.errors import BadInput
 from psdenets.options.fields import OPEN_UNIT, at_least, check, flag, option
-from psdenets.options.parts import groups_in
 from psdenets.options.training import TrainingOptions
-from psdenets.references import is_reference
 from psdenets.registries import DATASETS
 from psdenets.systems import SYSTEMS
 
@@ -109,9 +107,9 @@ class Config:
     @property
     def references(self) -> list[str]:
         """Values that refer to the user's own code."""
-        known = known_options()
-        named = [str(value) for name, value in self.as_dict().items() if name in known and known[name].registry]
-        return [value for value in named if is_reference(value)]
+        registries = {name: known.registry for name, known in known_options().items() if known.registry}
+        values = self.as_dict()
+        return [values[name] for name, names in registries.items() if values.get(name) not in (None, *names)]
 
     @property
     def slug(self) -> str:
@@ -154,8 +152,8 @@ _DATA = ("dataset", "data_root", "download", "val_share", "split_seed", "limit_t
 def _all_groups() -> Iterator[tuple[str, type, tuple[str, ...]]]:
     yield "", Config, tuple(_own())
     for system in SYSTEMS.values():
-        for kind, names in groups_in(system.options):
-            yield kind.group, kind, names
+        for part in system.options.parts.values():
+            yield part.kind.group, part.kind, part.open
 
 
 def _own() -> list[str]:

@@ -59,7 +59,7 @@ def classify(model: ImageClassifier, files: list[Path], samples: int, seed: int)
     import numpy as np
     import torch
 
-    from bnneval import entropy_split, mean_probs
+    from bnneval import entropy_split
     from psdenets.data.images import to_unit
     from psdenets.data.pictures import read_picture
     from psdenets.seeds import generator
@@ -68,7 +68,7 @@ def classify(model: ImageClassifier, files: list[Path], samples: int, seed: int)
     pixels = np.stack([read_picture(path, spec.channels, (spec.height, spec.width)) for path in files])
     x = to_unit(torch.from_numpy(pixels.transpose(0, 3, 1, 2).copy()))
     probs = model.predict_proba(x, samples, generator(seed, "predict"), return_samples=True).numpy()
-    mean, split = mean_probs(probs), entropy_split(probs)
+    mean, split = probs.mean(0), entropy_split(probs)
     return [
         {
             "image": str(path),

@@ -11,7 +11,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from psdenets.options.baselines import EnsembleOptions
-from psdenets.options.parts import names_in, nested
 from psdenets.options.systems import (
     EnsembleSystemOptions,
     HmcSystemOptions,
@@ -53,12 +52,13 @@ class System:
 
     def takes(self, flat: Mapping[str, Any]) -> set[str]:
         """The flat names of its options; for an ensemble, also those of the member that `flat` names."""
-        return {*names_in(self.options), *(self._member(flat).takes(flat) if self._has_members else ())}
+        own = {name for part in self.options.parts.values() for name in part.open}
+        return own | self._member(flat).takes(flat) if self._has_members else own
 
     def configured(self, flat: Mapping[str, Any], dataset: str) -> SystemOptions:
         """Its options with the given flat values, and its defaults for the others."""
         values = {**self.defaults, **self.per_dataset.get(dataset, {}), **flat}
-        groups = nested(self.options, values)
+        groups = self.options.groups(values)
         if self._has_members:
             groups["of"] = self._member(flat).configured(flat, dataset)
         return self.options(**groups)

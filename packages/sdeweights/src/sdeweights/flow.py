@@ -128,6 +128,7 @@ def _runner(
 ) -> _Run:
     if gradient not in MODES:
         raise ValueError(f"expected gradient to be one of {', '.join(MODES)}, got {gradient!r}")
+    drift = f_h if isinstance(f_h, Functional) else as_hidden_drift(f_h)
     if method is None:
         method = "reversible_heun" if gradient == "adjoint" else "euler"
     if method in SCHEMES:
@@ -136,14 +137,14 @@ def _runner(
                 f'expected method="reversible_heun" with gradient="adjoint", got {method!r}, which cannot recompute '
                 'its states backward; gradient="checkpoint" takes any method'
             )
-        return _Stepwise(as_hidden_drift(f_h), path, method, gradient, vectorize)
+        return _Stepwise(drift, path, method, gradient, vectorize)
     if not isinstance(method, str) or not method.startswith("torchdiffeq:"):
         raise ValueError(f"expected method to be one of {', '.join(SCHEMES)}, torchdiffeq:METHOD, got {method!r}")
     if gradient != "backprop" or vectorize:
         raise ValueError(
             f'expected gradient="backprop" and vectorize=False with {method}, got {gradient!r}, {vectorize}'
         )
-    return _Adaptive(as_hidden_drift(f_h), path, method)
+    return _Adaptive(drift, path, method)
 
 
 class _Run(ABC):

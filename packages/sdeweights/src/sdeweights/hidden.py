@@ -13,7 +13,7 @@ from typing import NamedTuple, final
 from torch import Tensor
 
 from sdeweights.functional import HiddenDrift
-from sdeweights.solvers.runge_kutta import RUNGE_KUTTA, InStep, RungeKutta, between
+from sdeweights.solvers.runge_kutta import RUNGE_KUTTA, RungeKutta, slope
 
 State = tuple[Tensor, ...]
 
@@ -32,38 +32,17 @@ class PathStep(NamedTuple):
     starts_at_reset: bool = False
     ends_at_reset: bool = False
 
-    def field(self, f_h: HiddenDrift) -> InStep:
-        """f_h inside the step, as a function of (fraction of the step, h)."""
-
-        def at(c: float, h: Tensor) -> Tensor:
-            if c == 0:
-                return slope(f_h, self.t0, h, self.w0)
-            return slope(f_h, between(self.t0, self.t1, c), h, between(self.w0, self.w1, c))
-
-        return at
-
-
-def slope(f_h: HiddenDrift, t: Tensor, h: Tensor, w: Tensor) -> Tensor:
-    """f_h(t, h; w); raises ValueError if its shape is not that of h, which broadcasting would hide."""
-    f = f_h(t, h, w)
-    if not isinstance(f, Tensor) or f.shape != h.shape:
-        got = tuple(f.shape) if isinstance(f, Tensor) else type(f).__name__
-        raise ValueError(f"expected f_h(t, h, w) of the shape {tuple(h.shape)} of h, got {got}")
-    return f
-
 
 class HiddenScheme(ABC):
-    """A one-step scheme for h."""
+    """A one-step scheme for h.
 
-    @property
-    @abstractmethod
-    def order(self) -> float:
-        """Order of convergence."""
+    Attributes:
+        order: order of convergence.
+        left_only: whether a step reads the weights at its left end only.
+    """
 
-    @property
-    def left_only(self) -> bool:
-        """Whether a step reads the weights at its left end only."""
-        return False
+    order: float
+    left_only: bool = False
 
     def start(self, f_h: HiddenDrift, step: PathStep, h: Tensor) -> State:  # noqa: ARG002 - most schemes carry h alone
         """The state before the first step."""
@@ -91,18 +70,10 @@ class Explicit(HiddenScheme):
     """A Runge-Kutta scheme."""
 
     def __init__(self, scheme: RungeKutta) -> None:
-        self.scheme = scheme
-
-    @property
-    def order(self) -> float:
-        return self.scheme.order
-
-    @property
-    def left_only(self) -> bool:
-        return self.scheme.left_only
+        self.scheme, self.order, self.left_only = scheme, scheme.order, scheme.left_only
 
     def forward(self, f_h: HiddenDrift, step: PathStep, state: State) -> State:
-        return (self.scheme.step(step.field(f_h), state[0], step.dt),)
+        return (self.scheme.step(f_h, state[0], step.dt, (step.t0, step.t1), (step.w0, step.w1)),)
 
 
 @final
@@ -113,9 +84,7 @@ class ReversibleHeun(ReversibleScheme):
     h1 = h + 1/2 (f_h(t0, z; w0) + f_h(t1, z1; w1)) dt,     state (h, z, f_h(t, z; w))
     """
 
-    @property
-    def order(self) -> float:
-        return 2.0
+    order = 2.0
 
     def start(self, f_h: HiddenDrift, step: PathStep, h: Tensor) -> State:
         """z starts as h."""

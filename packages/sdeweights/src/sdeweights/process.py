@@ -73,7 +73,7 @@ class WeightProcess(nn.Module):
         self.register_buffer("S", S.to(w0.device), persistent=False)
         self.register_buffer("D", D.to(w0.device), persistent=False)
         self._set_reset(w_t2)
-        self.separate = cut.splits(self.d) and _is_split(drift, S, D, allow_leak)
+        self.separate = 0 < len(S) < len(w0) and _is_split(drift, S, D, allow_leak)
         self._check_fields()
 
     @property
@@ -200,7 +200,7 @@ class WeightProcess(nn.Module):
                     )
                 if torch.promote_types(value.dtype, w.dtype) != w.dtype:
                     raise ValueError(f"expected the {name} in {w.dtype} like w0, got {value.dtype}")
-            if self.cut.deterministic:
+            if len(self.S) == 0:
                 return
             kind = diffusion.kind_of(self.prior.diffusion, t, w)
             g = diffusion.restrict(kind, self.prior.diffusion(t, w), self.S)

@@ -127,15 +127,15 @@ class ImageClassifier(nn.Module, ABC):
         probs, kl = [], []
         for weights in self.draw_in_groups(samples, generator):
             group = []
+            kl.append(weights.kl)
             for b, x in enumerate(batches):
                 state = states[b] if b < len(states) else self.shared(x, weights)
                 out = self.rest(state, weights)
                 group.append(self.likelihood.predictive(out))
-                if len(states) <= b and len(weights.kl) < samples:
+                if len(states) <= b and len(kl[-1]) < samples:
                     states.append(state)
                 after_batch()
             probs.append(torch.cat(group, dim=1))
-            kl.append(weights.kl)
         return torch.cat(probs), torch.cat(kl)
 
     def _check(self, x: Tensor) -> None:

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -15,14 +16,12 @@ from torch import Tensor, nn
 
 from psdenets.errors import BadInput
 from psdenets.models.base import ImageClassifier
-from psdenets.models.likelihoods import outputs_of
 from psdenets.models.priors import prior_of
 from psdenets.models.windows import cuts_of, grid_of
 from psdenets.nn.fast.layout import channels_last, gradient_channels_last
 from psdenets.nn.heads import HeadWeights, head_of
 from psdenets.nn.hidden_drifts import hidden_drift
-from psdenets.nn.scales import block_shapes, first_of_scales, lifted
-from psdenets.nn.space_to_depth import space_to_depth
+from psdenets.nn.scales import block_shapes, first_of_scales, lifted, space_to_depth
 from psdenets.options.process import ProcessOptions
 from psdenets.registries import PRIORS
 from psdenets.seeds import generator as generator_at
@@ -37,7 +36,6 @@ from sdeweights import (
     flow,
     shared_prefix,
 )
-from sdeweights.solvers import ode_solver, sde_solver
 
 if TYPE_CHECKING:
     from psdenets.config import Config
@@ -83,8 +81,7 @@ class DeepBlock(nn.Module):
         self.channels, self.grid = channels, grid_of(config, cut)
         self.gradient = config.system.process.gradient
         self.method = flow.method(self.gradient)
-        self.solver = sde_solver(config.system.process.solver)
-        self.ode_solver = ode_solver(config.system.process.ode_solver)
+        self.solvers = {name: getattr(config.system.process, name) for name in ("solver", "ode_solver")}
 
     def extra_repr(self) -> str:
         """Channels of h, and the steps and scheme that integrate it."""
@@ -98,10 +95,8 @@ class DeepBlock(nn.Module):
     def draw(self, samples: int, generator: torch.Generator | None) -> WeightPath:
         """Sample weight paths. Without noise there is one path, repeated."""
         count = samples if self.noisy else 1
-        path = self.process.sample(
-            self.grid, count, generator=generator, solver=self.solver, ode_solver=self.ode_solver
-        )
-        if path.samples == samples:
+        path = self.process.sample(self.grid, count, generator=generator, **self.solvers)
+        if count == samples:
             return path
         return replace(path, w=path.w.expand(samples, -1, -1), kl=path.kl.expand(samples))
 
@@ -174,9 +169,8 @@ class Classifier(ImageClassifier):
             hint = "; choose --solver euler --ode-solver euler" if "fused-euler" in str(error) else ""
             raise BadInput(f"{error}{hint}") from None
         self.squeezed_before = first_of_scales(config)
-        channels, height, width = shapes[-1]
-        features = channels * height * width
-        self.head = head_of(config.system.head, features, outputs_of(config, spec), generator_at(config.seed, "head"))
+        features, outputs = math.prod(shapes[-1]), self.likelihood.outputs(len(spec.classes))
+        self.head = head_of(config.system.head, features, outputs, generator_at(config.seed, "head"))
 
     @property
     def deep_blocks(self) -> list[DeepBlock]:
@@ -190,7 +184,7 @@ class Classifier(ImageClassifier):
     def draw_in_groups(self, samples: int, generator: torch.Generator | None = None) -> Iterator[Weights]:
         """The samples of `draw`, in groups whose paths take at most half a gigabyte, or of one sample."""
         streams = self._streams(generator)
-        numbers = sum((block.grid.steps + 1) * block.process.d for block in self.deep_blocks if block.noisy)
+        numbers = (self.config.system.flow.steps + 1) * sum(len(b.process.w0) for b in self.deep_blocks if b.noisy)
         size = max(1, min(samples, _GROUP_NUMBERS // max(1, numbers)))
         for first in range(0, samples, size):
             yield self._drawn(min(size, samples - first), streams)

@@ -16,9 +16,9 @@ from torch import nn
 
 from psdenets.errors import BadInput
 from psdenets.nn.activations import ACTIVATIONS, Activation
-from psdenets.nn.fast.add_map import AddMap, add_map
 from psdenets.nn.fast.compiled import compiled_add_map
-from psdenets.nn.timed_conv import TimedConv, TimedConvTranspose, TimedSequence
+from psdenets.nn.fast.switch import enabled
+from psdenets.nn.timed_conv import AddMap, TimedConv, TimedConvTranspose, TimedSequence, add_map
 from psdenets.references import chosen
 from psdenets.registries import HIDDEN_DRIFTS
 
@@ -40,7 +40,7 @@ def convolutions(
 ) -> TimedSequence:
     """Convolutions of the given odd kernel sizes. Run directories depend on their names, layers.0, layers.1, ..."""
     sizes = [channels, *[width] * (len(kernels) - 1), channels]
-    adds = [activation] * (len(kernels) - 1) + [add_map()]
+    adds = [*[activation] * (len(kernels) - 1), None]
     layers = {
         str(i): TimedConv(sizes[i], sizes[i + 1], k, add=adds[i], generator=generator) for i, k in enumerate(kernels)
     }
@@ -65,7 +65,7 @@ def hidden_drift(
     """
     function: AddMap | Activation = ACTIVATIONS[activation]
     if name in HIDDEN_DRIFTS:
-        function = compiled_add_map(activation) if fuse else add_map(ACTIVATIONS[activation])
+        function = compiled_add_map(activation) if fuse and enabled() else add_map(ACTIVATIONS[activation])
     net = chosen(HIDDEN_DRIFTS, name)(channels, width, function, generator)
     if not isinstance(net, nn.Module):
         raise BadInput(f"expected the hidden drift {name} to make an nn.Module, got {type(net).__name__}")

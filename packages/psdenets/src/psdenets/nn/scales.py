@@ -1,4 +1,9 @@
-"""Scales of a network: space-to-depth and zero channels before the first block, space-to-depth between scales."""
+"""Scales of a network: space-to-depth and zero channels before the first block, space-to-depth between scales.
+
+Space-to-depth maps (N, C, 2H, 2W) to (N, 4C, H, W): every 2 x 2 square of pixels becomes four channels. Channel
+4c + 2i + j of the result is channel c at rows i, i + 2, ... and columns j, j + 2, ... A plain reshape to the same shape
+would mix rows that are not adjacent.
+"""
 
 from __future__ import annotations
 
@@ -8,11 +13,24 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from psdenets.errors import BadInput
-from psdenets.nn.space_to_depth import space_to_depth
 
 if TYPE_CHECKING:
     from psdenets.config import Config
     from psdenets.data.spec import ImageSpec
+
+
+def space_to_depth(h: Tensor) -> Tensor:
+    """Half the height and width, four times the channels."""
+    if h.shape[-2] % 2 or h.shape[-1] % 2:
+        raise ValueError(f"expected even height and width for space-to-depth, got {h.shape[-2]} x {h.shape[-1]}")
+    return F.pixel_unshuffle(h, 2)
+
+
+def depth_to_space(h: Tensor) -> Tensor:
+    """The inverse of `space_to_depth`."""
+    if h.shape[-3] % 4:
+        raise ValueError(f"expected a multiple of 4 channels for depth-to-space, got {h.shape[-3]}")
+    return F.pixel_shuffle(h, 2)
 
 
 def lifted(h: Tensor, config: Config) -> Tensor:

@@ -19,16 +19,21 @@ order, and `weight = kernel.permute(0, 2, 3, 1)`. Run directories depend on this
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 from typing import final
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from psdenets.nn.fast.add_map import AddMap, add_map
+from psdenets.nn.activations import Activation
+from psdenets.nn.fast.add_map import add, softplus
+from psdenets.nn.fast.switch import enabled
 from psdenets.nn.fast.thin_conv import convolution
 from psdenets.nn.taps import Pair, Taps, taps_reached, taps_seen
+
+AddMap = Callable[[Tensor, Tensor], Tensor]
 
 
 @final
@@ -87,12 +92,7 @@ class TimedConvTranspose(nn.Module):
     """
 
     def __init__(
-        self,
-        c_in: int,
-        c_out: int,
-        k: int = 3,
-        add: AddMap | None = None,
-        generator: torch.Generator | None = None,
+        self, c_in: int, c_out: int, k: int = 3, add: AddMap | None = None, generator: torch.Generator | None = None
     ) -> None:
         super().__init__()
         bound = 1 / math.sqrt((c_in + 1) * k**2)
@@ -135,6 +135,22 @@ class TimedSequence(nn.Module):
         for layer in self.children():
             h = layer(t, h, size) if isinstance(layer, TimedConvTranspose) else layer(t, h)
         return h
+
+
+def add_map(activation: Activation | None = None) -> AddMap:
+    """The function (x, m) -> activation(x + m), or x + m without an activation."""
+    if activation is F.softplus and enabled():
+        return softplus
+    return _plus if activation is None else partial(_activated, activation)
+
+
+def _activated(activation: Activation, x: Tensor, m: Tensor) -> Tensor:
+    return activation(_plus(x, m))
+
+
+def _plus(x: Tensor, m: Tensor) -> Tensor:
+    """x + m, by the version with the faster gradient if one is needed."""
+    return add(x, m) if torch.is_grad_enabled() and enabled() else x + m
 
 
 def time_map(t: Tensor, time_weight: Tensor, bias: Tensor, taps: Taps) -> Tensor:

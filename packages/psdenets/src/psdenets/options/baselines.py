@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import Literal
 
 from psdenets.options.fields import Group, above, at_least, option
 
 
-@dataclass(frozen=True)
-class MeanFieldOptions(Group):
+class MeanFieldOptions(Group, group="other systems"):
     """Independent Gaussians for the weights of a network."""
-
-    group: ClassVar[str] = "other systems"
 
     prior_std: float = option(0.1, "prior N(0, std^2) of mean-field and HMC weights", above(0))
     log_std: float = option(-4.0, "initial log standard deviation of mean-field weights")
@@ -21,21 +17,15 @@ class MeanFieldOptions(Group):
     )
 
 
-@dataclass(frozen=True)
-class EnsembleOptions(Group):
+class EnsembleOptions(Group, group="other systems"):
     """Networks that differ by their seed."""
-
-    group: ClassVar[str] = "other systems"
 
     member: Literal["resnet32", "odenet"] = option("resnet32", "the system that an ensemble consists of")
     members: int = option(3, "number of members of an ensemble", at_least(1))
 
 
-@dataclass(frozen=True)
-class LaplaceOptions(Group):
+class LaplaceOptions(Group, group="other systems"):
     """Laplace approximation of the last layer."""
-
-    group: ClassVar[str] = "other systems"
 
     hessian: Literal["full", "kron", "diag"] = option("kron", "structure of the last layer's Laplace approximation")
     predictive: Literal["sampled", "probit"] = option(
@@ -44,11 +34,8 @@ class LaplaceOptions(Group):
     laplace_of: str | None = option(None, "take the network of this finished resnet32 run instead of training one")
 
 
-@dataclass(frozen=True)
-class HmcOptions(Group):
+class HmcOptions(Group, group="other systems"):
     """Hamiltonian Monte Carlo over a small perceptron."""
-
-    group: ClassVar[str] = "other systems"
 
     prior_std: float = option(0.1, "prior N(0, std^2) of mean-field and HMC weights", above(0))
     chains: int = option(4, "number of HMC chains", at_least(1))

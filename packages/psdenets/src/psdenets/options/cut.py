@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import Literal
 
 from psdenets.errors import BadInput
-from psdenets.options.fields import OPEN_UNIT, SIZES, Group, Rule, flag, option
+from psdenets.options.fields import ABOVE_0_TO_1, OPEN_UNIT, SIZES, Group, flag, option
 
 
-@dataclass(frozen=True)
-class CutOptions(Group):
+class CutOptions(Group, group="cut"):
     """Which weights are noisy, and over which part of depth.
 
     Example:
@@ -18,15 +16,11 @@ class CutOptions(Group):
         (0.0, 0.25)
     """
 
-    group: ClassVar[str] = "cut"
-
     cut: Literal["none", "full", "vertical", "horizontal", "both"] = option(
         "vertical", "noise nowhere, everywhere, on part of depth, on part of the weights, or both"
     )
     order: Literal["ode-first", "sde-first"] = option("ode-first", "stochastic depth last or first")
-    ratio: float = option(
-        0.1, "stochastic share of depth in a vertical cut", Rule("in (0, 1]", lambda value: 0 < value <= 1)
-    )
+    ratio: float = option(0.1, "stochastic share of depth in a vertical cut", ABOVE_0_TO_1)
     share: float = option(0.5, "stochastic share of the weights in a horizontal cut", OPEN_UNIT)
     t1: float | None = option(None, "start of the stochastic depth, instead of --order and --ratio")
     t2: float | None = option(None, "end of the stochastic depth, instead of --order and --ratio")
@@ -41,8 +35,7 @@ class CutOptions(Group):
         None, "hidden sizes of the deterministic half of f_q on a horizontal cut (default: --drift)", SIZES
     )
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
+    def check_together(self) -> None:
         for name in ("t1", "t2"):
             if getattr(self, name) is not None and not self.vertical:
                 raise BadInput(_only_with(name, "vertical or both", self.cut))
@@ -59,6 +52,17 @@ class CutOptions(Group):
             raise BadInput(f"expected --scope network with --cut vertical or both only, got it with --cut {self.cut}")
         if self.sde_steps is not None and self.phases == 1:
             raise BadInput(f"expected --sde-steps with part of depth stochastic only, got it with --cut {self.cut}")
+
+    def check_steps(self, steps: int) -> None:
+        """Raise `BadInput` if a block with that many steps has too few for the phases of the cut."""
+        phases = self.phases
+        if steps < phases:
+            raise BadInput(f"expected --steps at least {phases}, one for each phase of the cut, got {steps}")
+        most = steps - phases + 1
+        if self.sde_steps is not None and not 1 <= self.sde_steps <= most:
+            raise BadInput(
+                f"expected --sde-steps from 1 to {most}, one step left for every phase, got {self.sde_steps}"
+            )
 
     @property
     def vertical(self) -> bool:

@@ -1,4 +1,15 @@
-"""Fields of option groups: a default, a help text, a type, and a rule that every value has to satisfy."""
+"""Options: fields with a help text, a type and a rule, in groups that check themselves, composed by systems.
+
+    class NetOptions(Group, group="network"):
+        width: int = option(32, "channels inside f_h", at_least(1))
+
+    class SdeBnnOptions(SystemOptions):                        a system opens some fields and fixes others
+        process: ProcessOptions = part(ProcessOptions, only=("theta", "drift"))
+        cut: CutOptions = part(CutOptions, only=(), cut="full")
+
+In Python options are nested (`options.cut.ratio`); in files and on the command line they are flat (`ratio`). A name
+belongs to at most one group of a system.
+"""
 
 from __future__ import annotations
 
@@ -6,8 +17,7 @@ import dataclasses
 import math
 import types
 import typing
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar, Literal, NamedTuple
 
 from psdenets.errors import BadInput
@@ -32,6 +42,8 @@ def above(n: float) -> Rule:
 
 
 OPEN_UNIT = Rule("in (0, 1)", lambda value: 0 < value < 1)
+ABOVE_0_TO_1 = Rule("in (0, 1]", lambda value: 0 < value <= 1)
+FROM_0_BELOW_1 = Rule("in [0, 1)", lambda value: 0 <= value < 1)
 SIZES = Rule(
     'like "2-2-2", every number at least 1',
     lambda value: all(part.isdecimal() and int(part) >= 1 for part in value.split("-")),
@@ -74,18 +86,74 @@ def check(group: Any) -> None:
             raise BadInput(f"expected {flag(item.name)} {rule.words}, got {shown}")
 
 
-@dataclass(frozen=True)
-class Group:
-    """A group of options, checked when it is built."""
+@typing.dataclass_transform(frozen_default=True)
+class Frozen:
+    """Makes every subclass a frozen dataclass."""
+
+    def __init_subclass__(cls) -> None:
+        dataclasses.dataclass(frozen=True)(cls)
+
+
+class Group(Frozen):
+    """A group of options, checked when it is built; `group` is its title in `--help`."""
 
     group: ClassVar[str]
 
+    def __init_subclass__(cls, group: str) -> None:
+        cls.group = group
+        super().__init_subclass__()
+
     def __post_init__(self) -> None:
         check(self)
+        self.check_together()
+
+    def check_together(self) -> None:
+        """Raise `BadInput` if values do not fit each other."""
 
     def idle(self) -> dict[str, str]:
         """Options that have no effect given the others, with the message for someone who sets them."""
         return {}
+
+
+class Part(NamedTuple):
+    """A group of options inside those of a system: the fields that are open, and fixed values of others."""
+
+    kind: type[Group]
+    open: tuple[str, ...]
+    fixed: Mapping[str, Any]
+
+
+def part(kind: type[Group], *, only: Sequence[str] | None = None, without: Sequence[str] = (), **fixed: Any) -> Any:
+    """A field that holds a group of options.
+
+    Args:
+        kind: the class of the group.
+        only: the open fields; by default all of them.
+        without: fields that are not open.
+        **fixed: values of fields that are not open, if they are not the defaults.
+    """
+    names = [item.name for item in dataclasses.fields(kind)] if only is None else only
+    opened = tuple(name for name in names if name not in without and name not in fixed)
+    return dataclasses.field(default_factory=lambda: kind(**fixed), metadata={"part": Part(kind, opened, fixed)})
+
+
+class Composed(Frozen):
+    """Options composed of groups; `parts` describes them, by field name."""
+
+    parts: ClassVar[Mapping[str, Part]]
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        fields = dataclasses.fields(cls)
+        cls.parts = {item.name: item.metadata["part"] for item in fields if "part" in item.metadata}
+
+    @classmethod
+    def groups(cls, flat: Mapping[str, Any]) -> dict[str, Any]:
+        """The groups by field name, with values from flat ones."""
+        return {
+            field: kind(**fixed, **{name: flat[name] for name in opened if name in flat})
+            for field, (kind, opened, fixed) in cls.parts.items()
+        }
 
 
 def _is(value: Any, kind: Any) -> bool:

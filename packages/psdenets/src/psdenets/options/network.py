@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cached_property
-from typing import ClassVar, Literal
+from typing import Literal
 
+from psdenets.errors import BadInput
 from psdenets.options.fields import SIZES, Group, above, at_least, option
 from psdenets.registries import HIDDEN_DRIFTS
 
@@ -13,11 +13,8 @@ ADAPTIVE = ("bosh3", "dopri5", "dopri8")
 REVERSIBLE = "reversible_heun"  # the one scheme that recomputes its states backward exactly
 
 
-@dataclass(frozen=True)
-class NetOptions(Group):
+class NetOptions(Group, group="network"):
     """Size of a network."""
-
-    group: ClassVar[str] = "network"
 
     blocks: str = option("1", 'blocks per scale, e.g. "2-2-2"; images are halved between scales', SIZES)
     width: int = option(32, "channels inside f_h, or of the first scale of a ResNet", at_least(1))
@@ -28,11 +25,8 @@ class NetOptions(Group):
         return tuple(int(part) for part in self.blocks.split("-"))
 
 
-@dataclass(frozen=True)
-class FlowOptions(Group):
+class FlowOptions(Group, group="network"):
     """Hidden drift f_h, and the scheme that integrates h."""
-
-    group: ClassVar[str] = "network"
 
     block: str = option(
         "strided",
@@ -59,6 +53,21 @@ class FlowOptions(Group):
             return REVERSIBLE if gradient == "adjoint" else "euler"
         return self.hidden_method
 
+    def check_method(self, gradient: str, moving_weights: bool) -> None:
+        """Raise `BadInput` if the scheme of h does not fit the gradient, or weights that change in depth or do not."""
+        if self.adaptive and moving_weights:
+            raise BadInput(
+                f"expected --hidden-method {self.hidden_method} with weights that do not change in depth "
+                "(--model odenet or mfvi-odenet), got weights that do"
+            )
+        if self.hidden_method == REVERSIBLE and not moving_weights:
+            raise BadInput(f"expected a --hidden-method of torchdiffeq with constant weights, got {REVERSIBLE}")
+        if gradient == "adjoint" and self.method(gradient) != REVERSIBLE:
+            raise BadInput(
+                f"expected --hidden-method {REVERSIBLE} with --gradient adjoint, got {self.hidden_method}, which "
+                "cannot recompute its states backward; --gradient checkpoint takes any scheme"
+            )
+
     @property
     def adaptive(self) -> bool:
         """Whether the scheme of h chooses its own steps."""
@@ -74,10 +83,7 @@ class FlowOptions(Group):
         return found
 
 
-@dataclass(frozen=True)
-class ResnetOptions(Group):
+class ResnetOptions(Group, group="other systems"):
     """What only a ResNet has."""
-
-    group: ClassVar[str] = "other systems"
 
     norm: Literal["batch", "group", "none"] = option("batch", "normalisation layers of a ResNet")

@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import Literal
 
 from psdenets.options.fields import SIZES, Group, above, at_least, option
 from psdenets.registries import PRIORS
 
 
-@dataclass(frozen=True)
-class ProcessOptions(Group):
+class ProcessOptions(Group, group="weight process"):
     """Prior, posterior drift f_q, solvers and gradient."""
-
-    group: ClassVar[str] = "weight process"
 
     sigma: float = option(0.05, "diffusion of the prior", above(0))
     theta: float = option(1.0, "mean reversion of the Ornstein-Uhlenbeck prior", at_least(0))
@@ -36,11 +32,8 @@ class ProcessOptions(Group):
         return {"theta": "expected --theta with --prior ou, got --prior brownian"} if self.prior == "brownian" else {}
 
 
-@dataclass(frozen=True)
-class HeadOptions(Group):
+class HeadOptions(Group, group="head"):
     """The last linear layer."""
-
-    group: ClassVar[str] = "head"
 
     head: Literal["deterministic", "meanfield"] = option("deterministic", "the last linear layer")
     prior_std: float = option(0.1, "prior N(0, std^2) of mean-field and HMC weights", above(0))

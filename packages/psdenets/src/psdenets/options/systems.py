@@ -3,18 +3,16 @@
 `config.system` is one of these. Groups that a system does not have are None.
 """
 
-# ruff: noqa: RUF009 - `part` is `dataclasses.field` with metadata
-
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from psdenets.errors import BadInput
 from psdenets.options.baselines import EnsembleOptions, HmcOptions, LaplaceOptions, MeanFieldOptions
 from psdenets.options.cut import CutOptions
-from psdenets.options.network import REVERSIBLE, FlowOptions, NetOptions, ResnetOptions
-from psdenets.options.parts import flattened, groups_of, part
+from psdenets.options.fields import Composed, part
+from psdenets.options.network import FlowOptions, NetOptions, ResnetOptions
 from psdenets.options.process import HeadOptions, ProcessOptions
 from psdenets.options.training import PredictionOptions, TrainingOptions
 
@@ -28,8 +26,7 @@ def _training(*extra: str) -> Any:
     return part(TrainingOptions, without=[name for name in (*_KL, *_PROCESS) if name not in extra])
 
 
-@dataclass(frozen=True)
-class SystemOptions:
+class SystemOptions(Composed):
     """The groups that are asked for in general, and the rules between groups."""
 
     net: NetOptions = part(NetOptions)
@@ -43,11 +40,10 @@ class SystemOptions:
 
     def __post_init__(self) -> None:
         if self.flow is not None:
-            _check_method(self.flow, moving_weights=self.cut is not None)
-            if self.process is not None:
-                _check_gradient(self.flow, self.process.gradient)
+            gradient = "backprop" if self.process is None else self.process.gradient
+            self.flow.check_method(gradient, moving_weights=self.cut is not None)
             if self.cut is not None:
-                _check_steps(self.cut, self.flow.steps)
+                self.cut.check_steps(self.flow.steps)
         batch_norm = self.resnet is not None and self.resnet.norm == "batch"
         if batch_norm and self.training is not None and self.training.batch_size < 2:
             raise BadInput(f"expected --batch-size of 2 or more with --norm batch, got {self.training.batch_size}")
@@ -79,14 +75,13 @@ class SystemOptions:
 
     def flat(self) -> dict[str, Any]:
         """All values by flat name."""
-        return flattened(self)
+        return {name: getattr(getattr(self, group), name) for group, part in self.parts.items() for name in part.open}
 
     def idle(self) -> dict[str, str]:
         """Options that have no effect given the others, with the message for someone who sets them."""
-        return {name: message for group in groups_of(self) for name, message in group.idle().items()}
+        return {name: message for group in self.parts for name, message in getattr(self, group).idle().items()}
 
 
-@dataclass(frozen=True)
 class PsdeOptions(SystemOptions):
     """Weights that follow an SDE where the cut says so, and an ODE elsewhere."""
 
@@ -105,7 +100,6 @@ class PsdeOptions(SystemOptions):
         return f"cut {self.cut.cut}: {self.cut.words}"
 
 
-@dataclass(frozen=True)
 class SdeBnnOptions(SystemOptions):
     """The fully stochastic network."""
 
@@ -116,7 +110,6 @@ class SdeBnnOptions(SystemOptions):
     training: TrainingOptions = _training(*_KL, *_PROCESS)
 
 
-@dataclass(frozen=True)
 class OdenetOptions(SystemOptions):
     """An ODENet with one w for all of depth."""
 
@@ -125,7 +118,6 @@ class OdenetOptions(SystemOptions):
     training: TrainingOptions = _training()
 
 
-@dataclass(frozen=True)
 class Resnet32Options(SystemOptions):
     """A ResNet."""
 
@@ -134,7 +126,6 @@ class Resnet32Options(SystemOptions):
     training: TrainingOptions = _training()
 
 
-@dataclass(frozen=True)
 class MfviOptions(SystemOptions):
     """A convolutional network with independent Gaussian weights."""
 
@@ -142,7 +133,6 @@ class MfviOptions(SystemOptions):
     training: TrainingOptions = _training(*_KL)
 
 
-@dataclass(frozen=True)
 class MfviResnetOptions(SystemOptions):
     """A ResNet with independent Gaussian weights, in all layers or in the last."""
 
@@ -151,7 +141,6 @@ class MfviResnetOptions(SystemOptions):
     training: TrainingOptions = _training(*_KL)
 
 
-@dataclass(frozen=True)
 class MfviOdenetOptions(SystemOptions):
     """An ODENet with independent Gaussian weights."""
 
@@ -160,7 +149,6 @@ class MfviOdenetOptions(SystemOptions):
     training: TrainingOptions = _training(*_KL)
 
 
-@dataclass(frozen=True)
 class MfviHyperOdenetOptions(SystemOptions):
     """An ODENet whose weights follow an ODE in depth, with independent Gaussians for w0 and the drift."""
 
@@ -172,7 +160,6 @@ class MfviHyperOdenetOptions(SystemOptions):
     training: TrainingOptions = _training(*_KL, "drift_lr")
 
 
-@dataclass(frozen=True)
 class LaplaceResnetOptions(SystemOptions):
     """A ResNet with a Laplace approximation of its last layer."""
 
@@ -182,7 +169,6 @@ class LaplaceResnetOptions(SystemOptions):
     training: TrainingOptions = _training()
 
 
-@dataclass(frozen=True)
 class HmcSystemOptions(SystemOptions):
     """Draws of the posterior itself, over a small perceptron."""
 
@@ -191,7 +177,6 @@ class HmcSystemOptions(SystemOptions):
     hmc: HmcOptions = part(HmcOptions)
 
 
-@dataclass(frozen=True)
 class EnsembleSystemOptions(SystemOptions):
     """Several networks of one system; `of` holds the options of that system."""
 
@@ -209,33 +194,7 @@ class EnsembleSystemOptions(SystemOptions):
         return self.ensemble.members
 
     def flat(self) -> dict[str, Any]:
-        return {**flattened(self), **self.of.flat()}
+        return {**super().flat(), **self.of.flat()}
 
     def idle(self) -> dict[str, str]:
         return self.of.idle()
-
-
-def _check_method(flow: FlowOptions, moving_weights: bool) -> None:
-    if flow.adaptive and moving_weights:
-        raise BadInput(
-            f"expected --hidden-method {flow.hidden_method} with weights that do not change in depth "
-            "(--model odenet or mfvi-odenet), got weights that do"
-        )
-    if flow.hidden_method == "reversible_heun" and not moving_weights:
-        raise BadInput("expected a --hidden-method of torchdiffeq with constant weights, got reversible_heun")
-
-
-def _check_gradient(flow: FlowOptions, gradient: str) -> None:
-    if gradient == "adjoint" and flow.method(gradient) != REVERSIBLE:
-        raise BadInput(
-            f"expected --hidden-method {REVERSIBLE} with --gradient adjoint, got {flow.hidden_method}, which cannot "
-            "recompute its states backward; --gradient checkpoint takes any scheme"
-        )
-
-
-def _check_steps(cut: CutOptions, steps: int) -> None:
-    if steps < cut.phases:
-        raise BadInput(f"expected --steps at least {cut.phases}, one for each phase of the cut, got {steps}")
-    most = steps - cut.phases + 1
-    if cut.sde_steps is not None and not 1 <= cut.sde_steps <= most:
-        raise BadInput(f"expected --sde-steps from 1 to {most}, one step left for every phase, got {cut.sde_steps}")

@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import Literal
 
-from psdenets.options.fields import Group, Rule, above, at_least, option
+from psdenets.options.fields import FROM_0_BELOW_1, Group, above, at_least, option
 from psdenets.registries import LIKELIHOODS
 
 
-@dataclass(frozen=True)
-class PredictionOptions(Group):
+class PredictionOptions(Group, group="training"):
     """What the outputs of a network mean, and how many weight samples are averaged."""
-
-    group: ClassVar[str] = "training"
 
     likelihood: str = option(
         "categorical",
@@ -23,11 +19,8 @@ class PredictionOptions(Group):
     test_samples: int = option(16, "weight samples of the final evaluation", at_least(1))
 
 
-@dataclass(frozen=True)
-class TrainingOptions(Group):
+class TrainingOptions(Group, group="training"):
     """Adam, epoch after epoch."""
-
-    group: ClassVar[str] = "training"
 
     epochs: int = option(30, "passes over the training images", at_least(1))
     batch_size: int = option(64, "images per training step", at_least(1))
@@ -45,9 +38,7 @@ class TrainingOptions(Group):
     schedule: Literal["constant", "one-cycle", "cosine"] = option("one-cycle", "learning-rate schedule")
     clip: float | None = option(1.0, "largest norm of the gradient; null for no clipping", above(0))
     ema: float = option(
-        0.0,
-        "decay of the averaged weights that are evaluated; 0 evaluates the weights themselves",
-        Rule("in [0, 1)", lambda value: 0 <= value < 1),
+        0.0, "decay of the averaged weights that are evaluated; 0 evaluates the weights themselves", FROM_0_BELOW_1
     )
     kappa: float | None = option(
         None, "weight of int |u|^2; 1/2 is the exact ELBO (default: --kappa-base / noisy share)", at_least(0)

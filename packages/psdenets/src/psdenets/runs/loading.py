@@ -30,7 +30,9 @@ def load(run_dir: str | Path, device: str | torch.device = "cpu", *, allow_code:
     weights = Path(run_dir) / "model.safetensors"
     if not weights.is_file():
         raise BadInput(f"expected model.safetensors in {run_dir}, got an unfinished run; --resume finishes it")
-    model = build(_uncompiled(config), spec)
+    if config.system.flow is not None and config.system.flow.compile:  # this machine may have no compiler
+        config = config.replace(compile=False)
+    model = build(config, spec)
     model.load_state_dict(load_weights(weights))
     return model.to(device).eval().requires_grad_(False)
 
@@ -48,7 +50,8 @@ def read_config(run_dir: str | Path, allow_code: bool = False) -> tuple[Config, 
             f"{run_dir} refers to code outside psdenets ({', '.join(config.references)}), which would be executed; "
             "pass --allow-code (from Python: allow_code=True) if you trust it"
         )
-    restore(config.sources)
+    if config.sources:
+        restore(config.sources)
     return config, ImageSpec.from_dict(data["images"])
 
 
@@ -56,8 +59,3 @@ def _with_exact_gradient(values: dict[str, Any]) -> dict[str, Any]:
     """The options of a run whose adjoint went back by a scheme that cannot, as earlier versions allowed: backprop."""
     inexact = values.get("gradient") == "adjoint" and values.get("hidden_method", "auto") not in ("auto", REVERSIBLE)
     return {**values, "gradient": "backprop"} if inexact else values
-
-
-def _uncompiled(config: Config) -> Config:
-    """Without compiled activations: the machine that loads a run may have no compiler."""
-    return config.replace(compile=False) if config.as_dict().get("compile") else config

@@ -1,7 +1,7 @@
 """Explicit Runge-Kutta schemes:  k_i = f(c_i, x + dt sum_j a_ij k_j),   x1 = x + dt sum_i b_i k_i.
 
-One family for the weights w and for the hidden state h along them. Inside a step, f takes the fraction c of the step
-that has passed; the caller supplies time and weights at c.
+One family for the weights, dw = f(t, w) dt, and for the hidden state along them, dh = f(t, h, w) dt. Whatever f takes
+besides the state is given at both ends of a step; at the fraction c_i of the step it is interpolated linearly.
 """
 
 from __future__ import annotations
@@ -10,13 +10,14 @@ import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from sdeweights.diffusion import Field
 
-InStep = Callable[[float, Tensor], Tensor]  # (fraction of the step, x) -> slope of x's shape
+Ends = tuple[Any, Any]  # an argument of f at both ends of a step
 
 
 @dataclass(frozen=True)
@@ -40,11 +41,12 @@ class RungeKutta:
         """Whether a step evaluates f at its left end only."""
         return self.c == (0.0,)
 
-    def step(self, f: InStep, x: Tensor, dt: float) -> Tensor:
-        """x at the end of a step of length dt."""
+    def step(self, f: Callable[..., Tensor], x: Tensor, dt: float, t: Ends, *along: Ends) -> Tensor:
+        """x at the end of a step of length dt of  dx = f(t, x, *along) dt."""
         slopes: list[Tensor] = []
         for c, row in zip(self.c, self.a, strict=True):
-            slopes.append(f(c, _moved(x, slopes, row, dt)))
+            at = _moved(x, slopes, row, dt)
+            slopes.append(slope(f, between(*t, c), at, *(between(*ends, c) for ends in along)))
         return _moved(x, slopes, self.b, dt)
 
     def solve(self, f: Field, w: Tensor, times: Sequence[float]) -> Tensor:
@@ -52,17 +54,23 @@ class RungeKutta:
         states = [w]
         ts = torch.tensor(times, dtype=w.dtype, device=w.device).unbind()
         for (t0, t1), (start, stop) in zip(itertools.pairwise(ts), itertools.pairwise(times), strict=True):
-            states.append(self.step(_field_in_step(f, t0, t1), states[-1], stop - start))
+            states.append(self.step(f, states[-1], stop - start, (t0, t1)))
         return torch.stack(states, 1)
 
 
-def between(x0: Tensor, x1: Tensor, c: float) -> Tensor:
+def slope(f: Callable[..., Tensor], t: Tensor, x: Tensor, *along: Tensor) -> Tensor:
+    """f(t, x, *along); raises ValueError if its shape is not that of x, which broadcasting would hide."""
+    k = f(t, x, *along)
+    if not isinstance(k, Tensor) or k.shape != x.shape:
+        got = tuple(k.shape) if isinstance(k, Tensor) else type(k).__name__
+        what, of = ("f_h(t, h, w)", "h") if along else ("f(t, w)", "w")
+        raise ValueError(f"expected {what} of the shape {tuple(x.shape)} of {of}, got {got}")
+    return k
+
+
+def between(x0: Any, x1: Any, c: float) -> Any:
     """Linear interpolation; the ends themselves at c = 0 and c = 1."""
     return x0 if c == 0 else x1 if c == 1 else (x0 + x1) / 2 if c == 0.5 else torch.lerp(x0, x1, c)
-
-
-def _field_in_step(f: Field, t0: Tensor, t1: Tensor) -> InStep:
-    return lambda c, x: f(between(t0, t1, c), x)
 
 
 def _moved(x: Tensor, slopes: Sequence[Tensor], weights: Sequence[float], dt: float) -> Tensor:

@@ -16,8 +16,7 @@ from psdenets.models.likelihoods import outputs_of
 from psdenets.models.psde import Classifier
 from psdenets.nn.fast.layout import channels_last, gradient_channels_last
 from psdenets.nn.hidden_drifts import hidden_drift
-from psdenets.nn.scales import block_shapes, first_of_scales, lifted
-from psdenets.nn.space_to_depth import space_to_depth
+from psdenets.nn.scales import block_shapes, first_of_scales, lifted, space_to_depth
 from psdenets.seeds import generator, seeded
 
 if TYPE_CHECKING:

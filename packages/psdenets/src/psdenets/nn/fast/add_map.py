@@ -8,32 +8,11 @@ The fast versions make fewer passes over memory than PyTorch's operations, mostl
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import partial
 from typing import Any, final
 
 import torch
 from torch import Tensor
 from torch.nn import functional as F
-
-from psdenets.nn.activations import Activation
-from psdenets.nn.fast.switch import enabled
-
-AddMap = Callable[[Tensor, Tensor], Tensor]
-
-
-def add_map(activation: Activation | None = None) -> AddMap:
-    """The function (x, m) -> activation(x + m), or x + m without an activation."""
-    if activation is None:
-        return add if enabled() else torch.add
-    if not enabled():
-        return partial(plain, activation)
-    return softplus if activation is F.softplus else partial(fast, activation)
-
-
-def plain(activation: Activation, x: Tensor, m: Tensor) -> Tensor:
-    """activation(x + m) by PyTorch's own operations."""
-    return activation(x + m)
 
 
 def add(x: Tensor, m: Tensor) -> Tensor:
@@ -42,15 +21,10 @@ def add(x: Tensor, m: Tensor) -> Tensor:
     return out
 
 
-def fast(activation: Activation, x: Tensor, m: Tensor) -> Tensor:
-    """activation(x + m) with the gradient of m as a matrix product."""
-    return activation(add(x, m))
-
-
 def softplus(x: Tensor, m: Tensor) -> Tensor:
     """log(1 + exp(x + m)); the absolute error is the rounding error of numbers around 1."""
     if x.dtype not in (torch.float32, torch.float64) or len(x) == 0:  # half precision would lose too many digits
-        return fast(F.softplus, x, m)
+        return F.softplus(add(x, m))
     out: Tensor = _Softplus.apply(x, m)[0]  # type: ignore[no-untyped-call]
     return out
 

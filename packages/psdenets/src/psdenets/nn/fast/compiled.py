@@ -16,9 +16,7 @@ import torch
 from torch import Tensor
 
 from psdenets.errors import BadInput
-from psdenets.nn.activations import ACTIVATIONS
-from psdenets.nn.fast.add_map import AddMap, add_map, sum_over_images
-from psdenets.nn.fast.switch import enabled
+from psdenets.nn.fast.add_map import sum_over_images
 
 Kernel = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]
 _SHAPES = 64  # at most one kernel per image shape: layers, training batches and evaluation batches
@@ -76,10 +74,8 @@ def rbf(x: Tensor, m: Tensor) -> tuple[Tensor, Tensor]:
 KERNELS: dict[str, Kernel] = {"softplus": softplus, "tanh": tanh, "elu": elu, "swish": swish, "rbf": rbf}
 
 
-def compiled_add_map(name: str) -> AddMap:
+def compiled_add_map(name: str) -> Callable[[Tensor, Tensor], Tensor]:
     """The function (x, m) -> activation(x + m). Compiling a kernel for a new shape takes seconds."""
-    if not enabled():
-        return add_map(ACTIVATIONS[name])
     compiler = os.environ.get("CXX", "g++")
     if shutil.which(compiler) is None:
         raise BadInput(f"expected a C++ compiler for --compile, got no {compiler}; set CXX, or leave --compile out")
