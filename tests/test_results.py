@@ -7,7 +7,12 @@ import json
 import shlex
 from pathlib import Path
 
+import pytest
+import torch
+from safetensors.torch import save_file
+
 from psdenets.evaluate import main as evaluate
+from psdenets.runs.weights import FORMAT
 from psdenets.train import main as train
 
 SCRIPT = Path(__file__).parents[1] / "docs" / "results.py"
@@ -38,6 +43,16 @@ def test_a_row_shows_the_metrics_of_its_run_and_its_verdict(tmp_path):
     assert cells[-1] == "**no**"  # an epoch of 64 images does not reach 97 %
     (run / "metrics.json").write_text(json.dumps({**metrics, "accuracy": 0.99, "ece": 0.01, "seconds": 5.0}))
     assert row_of("digits-none", tmp_path)[-1] == "yes"
+
+
+@pytest.mark.parametrize(("mark", "warned"), [({"psdenets-format": str(FORMAT)}, False), (None, True)])
+def test_runs_of_an_earlier_format_are_said_to_be_so(tmp_path, mark, warned):
+    save_file({"w": torch.zeros(1)}, tmp_path / "model.safetensors", mark)
+    assert ("Format of the runs: 1. psdenets now writes" in load().page(tmp_path)) is warned
+
+
+def test_the_page_in_the_repository_has_the_generated_introduction():
+    assert load().INTRODUCTION in (SCRIPT.parent / "RESULTS.md").read_text()
 
 
 def test_missing_runs_are_listed_by_command(tmp_path):
