@@ -80,7 +80,7 @@ def read_npz(path: Path, *keys: str) -> list[NDArray[Any]]:
     with path.open("rb") as stream:
         try:
             if not zipfile.is_zipfile(stream):  # numpy's error would suggest unpickling it
-                raise ValueError("not an npz archive")
+                raise ValueError("a file that is not an npz archive")
             stream.seek(0)
             file = np.load(stream, allow_pickle=False)
             if not set(keys) <= set(file):
