@@ -1,4 +1,4 @@
-"""Images and labels as tensors: readers, splits, augmentation."""
+"""Load images and labels as tensors: readers, splits, augmentation."""
 
 from psdenets.data.images import Images, Splits
 from psdenets.data.sets import Pool, load_splits, load_test_images

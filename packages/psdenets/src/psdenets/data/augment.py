@@ -1,4 +1,4 @@
-"""Random augmentation of training images, a whole batch at a time, before they are scaled to [0, 1].
+"""Randomly augment a batch of training images, before they are scaled to [0, 1].
 
 none        no change
 jitter      rotated by up to 8 degrees, scaled by up to 8 %, shifted by up to 1/16 of the side     digits, drawings
@@ -17,7 +17,7 @@ _TURN, _SCALE, _MOVE = math.radians(8), 0.08, 1 / 16
 
 
 def augmented(pixels: Tensor, kind: str, generator: torch.Generator) -> Tensor:
-    """Augmented copies, uint8 (N, C, H, W) -> the same shape and dtype."""
+    """Augment a batch of images: uint8 (N, C, H, W) -> the same shape and dtype."""
     if kind == "none":
         return pixels
     if kind == "jitter":
@@ -28,7 +28,7 @@ def augmented(pixels: Tensor, kind: str, generator: torch.Generator) -> Tensor:
 
 
 def shifted(pixels: Tensor, most: int, generator: torch.Generator) -> Tensor:
-    """Each image shifted by up to `most` pixels along each axis: a random crop of the image padded with zeros."""
+    """Shift each image by up to `most` pixels along each axis: a random crop of the zero-padded image."""
     n, c, height, width = pixels.shape
     padded = F.pad(pixels, (most, most, most, most))
     down, right = torch.randint(2 * most + 1, (2, n), generator=generator)
@@ -40,7 +40,7 @@ def shifted(pixels: Tensor, most: int, generator: torch.Generator) -> Tensor:
 
 
 def jittered(pixels: Tensor, generator: torch.Generator) -> Tensor:
-    """Each image rotated, scaled and shifted slightly, with bilinear interpolation and zeros outside the border."""
+    """Rotate, scale and shift each image slightly, with bilinear interpolation and zeros outside the border."""
     turn, grow, down, right = 2 * torch.rand((4, len(pixels)), generator=generator) - 1
     turn, scale = turn * _TURN, 1 + grow * _SCALE
     # rows of the map from positions in the result to positions in the image, both with corners at -1 and 1

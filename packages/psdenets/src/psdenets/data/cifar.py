@@ -1,4 +1,4 @@
-"""CIFAR-10's binary version: records of one label byte and 3,072 bytes, the red, green and blue 32 x 32 planes."""
+"""Read CIFAR-10's binary version: each record is a label byte and 3,072 pixel bytes (red, green, blue planes)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Download of the official files, only with `--download`. torchvision has the addresses and verifies the checksums."""
+"""Download the official files if `--download` is given; torchvision knows the URLs and verifies the checksums."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ import numpy as np
 
 from psdenets.errors import BadInput
 
-# The binary version, which contains no pickles. Address and MD5 checksum are from the web page of the data set.
+# The binary version, which contains no pickles. URL and MD5 checksum are from the data set's web page.
 _CIFAR10 = ("https://www.cs.toronto.edu/~kriz/cifar-10-binary.tar.gz", "c32a1d4ab5d03f1284b67883e8d87530")
 _IDX = {"mnist": "MNIST", "fashion-mnist": "FashionMNIST", "kmnist": "KMNIST"}
 
 
 def download(name: str, root: Path) -> None:
-    """Download the files of a data set to `root`, in the layout that the readers expect."""
+    """Download the files of a data set to `root`, in the layout that our readers expect."""
     from psdenets.data.torchvision_import import import_torchvision
 
     datasets = import_torchvision().datasets
@@ -36,7 +36,7 @@ def download(name: str, root: Path) -> None:
 
 
 def _omniglot(drawings: object, path: Path) -> None:
-    """Write drawings as 28 x 28 pixels, bright on dark, to the archive that the reader opens."""
+    """Save drawings as 28 x 28 pixels, bright on dark, in the archive read by `sets.omniglot`."""
     from PIL import Image, ImageOps
 
     pairs = [(ImageOps.invert(picture.convert("L")), label) for picture, label in drawings]  # type: ignore[attr-defined]

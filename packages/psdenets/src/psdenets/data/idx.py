@@ -1,4 +1,4 @@
-"""The idx format of MNIST and similar sets: two zero bytes, a type, the number of axes, their lengths, the data."""
+"""Read the idx format of MNIST: two zero bytes, a type byte, the number of axes, their lengths, the data."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _UNSIGNED_BYTE = 0x08
 
 
 def read_idx(path: Path) -> np.ndarray:
-    """The array in a file of unsigned bytes, plain or gzipped.
+    """Read the array in an idx file of unsigned bytes, plain or gzipped.
 
     Example: the bytes 00 00 08 01 00 00 00 02 05 07 are the vector (5, 7).
     """

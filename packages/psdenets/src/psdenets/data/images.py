@@ -22,7 +22,7 @@ class Images(NamedTuple):
         return len(self.pixels)
 
     def take(self, indices: Tensor) -> Images:
-        """The images with these indices, in this order."""
+        """The images at these indices, in this order."""
         return Images(self.pixels[indices], self.labels[indices])
 
     def first(self, n: int | None) -> Images:

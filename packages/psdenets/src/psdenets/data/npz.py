@@ -1,4 +1,4 @@
-"""NumPy archives with `images` (uint8) and optionally `labels`; nothing in them is unpickled."""
+"""Read NumPy archives with `images` (uint8) and optionally `labels`; nothing is ever unpickled."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from psdenets.errors import BadInput
 
 
 def read_npz(path: Path) -> tuple[np.ndarray, np.ndarray | None]:
-    """Images and labels; labels are None if the archive has no such array."""
+    """Read images and labels; labels are None if the archive does not contain them."""
     try:
         with np.load(path, allow_pickle=False) as archive:
             if "images" not in archive:

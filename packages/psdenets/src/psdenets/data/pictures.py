@@ -1,4 +1,4 @@
-"""Image files, one at a time or in folders named after their classes."""
+"""Read image files, one at a time or from folders named after their classes."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ SMALLEST = 2  # pixels per side: a single pixel has no shape to classify
 
 
 def read_picture(path: Path, channels: int, size: tuple[int, int] | None = None) -> np.ndarray:
-    """One image file as uint8 (H, W, C), grey or RGB, resized to `size` = (height, width) if given."""
+    """Read one image file as uint8 (H, W, C), grey or RGB, resized to `size` = (height, width) if given."""
     try:
         with Image.open(path) as picture:
             picture.load()
@@ -37,9 +37,9 @@ def pictures_in(folder: Path) -> list[Path]:
 
 
 def read_folder(folder: Path, classes: list[str] | None = None) -> tuple[np.ndarray, np.ndarray, list[str]]:
-    """Images (N, H, W, 3) in folder/CLASS/, their labels, and the class names, sorted.
+    """Read the images (N, H, W, 3) in folder/CLASS/, their labels, and the sorted class names.
 
-    All are resized to the size of the first image.
+    All images are resized to the size of the first one.
     """
     found = sorted(d.name for d in folder.iterdir() if d.is_dir()) if folder.is_dir() else []
     names = found if classes is None else classes

@@ -1,6 +1,6 @@
-"""The data sets of `psdenets.registries.DATASETS`: functions from the data root to a `Pool`, and how it is split.
+"""The data sets of `psdenets.registries.DATASETS`, functions from the data root to a `Pool`, and their splits.
 
-A data set of one's own, `--dataset mydata:load`, is such a function. Instead of a `Pool` it may return
+A custom data set, `--dataset mydata:load`, is also such a function. Instead of a `Pool` it may return
 (pixels, labels, class names): uint8 pixels (N, H, W), (N, H, W, C) or (N, C, H, W), and integer labels (N,).
 """
 
@@ -27,8 +27,8 @@ from psdenets.registries import DATASETS
 from psdenets.seeds import generator
 
 VARIABLE = "PSDENETS_DATA"
-_TEST_SHARE = 0.2  # of data sets without a test set of their own
-_FILES = {  # what --download would create
+_TEST_SHARE = 0.2  # fraction held out for testing if a data set has no test set
+_FILES = {  # files created by --download
     "mnist": "MNIST/raw",
     "fashion-mnist": "FashionMNIST/raw",
     "kmnist": "KMNIST/raw",
@@ -39,7 +39,7 @@ _FILES = {  # what --download would create
 
 
 class Pool(NamedTuple):
-    """All images of a data set: a test set if it has one, the rest for training and validation."""
+    """All images of a data set: its test set, if it has one, and images for training and validation."""
 
     train: Images
     test: Images | None
@@ -47,12 +47,12 @@ class Pool(NamedTuple):
 
 
 def root_of(data_root: str | None) -> Path:
-    """--data-root, else $PSDENETS_DATA, else ./data."""
+    """The directory containing the data sets: --data-root, else $PSDENETS_DATA, else ./data."""
     return Path(data_root or os.environ.get(VARIABLE) or "data")
 
 
 def load_splits(config: Config) -> Splits:
-    """Training, validation and test images of a run; the split depends on --split-seed alone."""
+    """Training, validation and test images of a run; the split depends only on --split-seed."""
     pool = pool_of(config.dataset, root_of(config.data_root), config.download)
     order = torch.randperm(len(pool.train), generator=generator(config.split_seed, "split"))
     shuffled = pool.train.take(order)
@@ -70,9 +70,9 @@ def load_splits(config: Config) -> Splits:
 
 
 def load_test_images(name: str, config: Config, spec: ImageSpec) -> Images:
-    """Test images of any data set or folder, converted to the format of `spec`: the out-of-distribution set of a model.
+    """Test images of any data set or folder, converted to the format of `spec`, as an out-of-distribution set.
 
-    Labels are 0 if the set has none or other classes: they are not used.
+    Labels are not used; they are 0 if the set has no labels or other classes.
     """
     root = root_of(config.data_root)
     if Path(name).is_dir():
@@ -98,9 +98,9 @@ def load_test_images(name: str, config: Config, spec: ImageSpec) -> Images:
 
 
 def alike(pixels: torch.Tensor, spec: ImageSpec) -> torch.Tensor:
-    """Grey or colour, and resized, like the images of `spec`."""
+    """Convert images to the channels (grey or colour) and size of `spec`."""
     if pixels.shape[1] == 3 and spec.channels == 1:
-        weights = torch.tensor([0.299, 0.587, 0.114])[:, None, None]  # luma of ITU-R 601, as Pillow's mode L
+        weights = torch.tensor([0.299, 0.587, 0.114])[:, None, None]  # ITU-R 601 luma, as in Pillow's mode L
         pixels = (pixels * weights).sum(1, keepdim=True).round().to(torch.uint8)
     pixels = pixels.expand(-1, spec.channels, -1, -1)
     if pixels.shape[-2:] == (spec.height, spec.width):
@@ -112,7 +112,7 @@ def alike(pixels: torch.Tensor, spec: ImageSpec) -> torch.Tensor:
 
 
 def pool_of(name: str, root: Path, fetch: bool = False) -> Pool:
-    """All images of the data set of that name in `DATASETS`, or of the one that `module:attribute` loads."""
+    """Load all images of a data set: a name in `DATASETS`, or a custom `module:attribute`."""
     if fetch and name in _FILES and not (root / _FILES[name]).exists():
         download(name, root)
     try:
@@ -131,7 +131,7 @@ def _inside(root: Path, path: str | None) -> Path:
 
 
 def _pool_from_arrays(name: str, loaded: object) -> Pool:
-    """The result of a user's own function; images are not normalised, and a test set is split off."""
+    """A pool from what a custom function returned; images are not normalised, and a test set is split off."""
     if not (isinstance(loaded, tuple) and len(loaded) == 3):
         raise BadInput(
             f"expected {name} to return a Pool or (pixels, labels, class names), got {type(loaded).__name__}"
@@ -143,8 +143,8 @@ def _pool_from_arrays(name: str, loaded: object) -> Pool:
     return Pool(images, None, spec)
 
 
-def digits(root: Path) -> Pool:  # noqa: ARG001 - they are inside scikit-learn
-    """The 1,797 digits inside scikit-learn, whose grey levels go from 0 to 16."""
+def digits(root: Path) -> Pool:  # noqa: ARG001 - scikit-learn includes them
+    """The 1,797 digits included in scikit-learn; their grey levels range from 0 to 16."""
     from sklearn.datasets import load_digits
 
     found = load_digits()
@@ -185,7 +185,7 @@ def _plain_or_gzipped(path: Path) -> Path:
 
 
 def cifar10(root: Path) -> Pool:
-    """The binary version, under cifar-10-batches-bin."""
+    """The binary version in cifar-10-batches-bin."""
     folder = root / "cifar-10-batches-bin"
     train = as_images(*read_cifar([folder / f"data_batch_{k}.bin" for k in range(1, 6)]), 10, folder)
     return Pool(train, as_images(*read_cifar([folder / "test_batch.bin"]), 10, folder), SPECS["cifar10"])
@@ -201,7 +201,7 @@ def svhn(root: Path) -> Pool:
         if not path.is_file():
             raise FileNotFoundError(2, "missing", str(path))
         arrays = loadmat(path)
-        labels = arrays["y"].reshape(-1) % 10  # the file calls the digit 0 "10"
+        labels = arrays["y"].reshape(-1) % 10  # the digit 0 is stored as 10
         parts.append(as_images(arrays["X"].transpose(3, 0, 1, 2), labels, 10, path))
     return Pool(parts[0], parts[1], SPECS["svhn"])
 
@@ -220,7 +220,7 @@ def omniglot(root: Path) -> Pool:
 
 
 def imagefolder(root: Path) -> Pool:
-    """root/train/CLASS/ and root/test/CLASS/, or root/CLASS/ alone, from which a test set is then split off."""
+    """Images in root/train/CLASS/ and root/test/CLASS/, or only in root/CLASS/; then a test set is split off."""
     if not root.is_dir():
         raise BadInput(f"expected --data-root to be a folder of pictures, got {root}")
     apart = (root / "train").is_dir()

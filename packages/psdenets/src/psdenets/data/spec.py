@@ -1,4 +1,4 @@
-"""Specification of the images of a classifier: size, channels, classes, normalisation."""
+"""Specification of a classifier's images: size, channels, classes, normalisation."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from psdenets.errors import BadInput
 class ImageSpec:
     """Images of `channels` x `height` x `width` in [0, 1], and the names of their classes.
 
-    `mean` and `std`, one number per channel, are applied inside the model, so that prediction always normalises.
+    `mean` and `std`, one number per channel, are applied inside the model, so every prediction is normalised.
     """
 
     channels: int
@@ -37,12 +37,12 @@ class ImageSpec:
         return f"{self.channels} x {self.height} x {self.width}"
 
     def as_dict(self) -> dict[str, Any]:
-        """Plain values for JSON."""
+        """The specification as plain values for JSON."""
         return dataclasses.asdict(self)
 
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> ImageSpec:
-        """The inverse of `as_dict`; also accepts lists for tuples, as read from JSON."""
+        """The inverse of `as_dict`; accepts lists in place of tuples, as read from JSON."""
         tuples: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in values.items()}
         return cls(**tuples)
 

@@ -1,8 +1,8 @@
-"""`import torchvision`, even if it was built for a different torch.
+"""Import torchvision, even if it was built for a different torch.
 
-torchvision's Python code describes operators that its compiled library registers. If that library does not match the
-installed torch (a CPU wheel, for example), the import fails with "operator torchvision::nms does not exist". Only its
-downloads are needed here, so on exactly that error the missing schemas are declared and the import is repeated.
+torchvision's Python code refers to operators that its compiled library registers. If that library does not match the
+installed torch (a CPU wheel, for example), the import fails with "operator torchvision::nms does not exist". We only
+need its downloads, so on exactly that error we declare the missing schemas and import again.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ _SCHEMAS = (
     "nms(Tensor dets, Tensor scores, float iou_threshold) -> Tensor",
     "qnms(Tensor dets, Tensor scores, float iou_threshold) -> Tensor",
 )
-_declared: list[object] = []  # the schemas of a library exist as long as this object
+_declared: list[object] = []  # the schemas live as long as the library object
 
 
 def import_torchvision() -> ModuleType:
-    """The package with its `datasets`; a plain import if the installation works."""
+    """Import and return torchvision with its `datasets`; a plain import if the installation works."""
     try:
         import torchvision
     except RuntimeError as error:

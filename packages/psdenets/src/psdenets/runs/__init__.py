@@ -1,1 +1,1 @@
-"""The run directory: its files, predictions, metrics, plots and report."""
+"""Run directories: files, predictions, metrics, plots and report."""

@@ -1,4 +1,4 @@
-"""A run directory: its files, and whether a run was started or finished in it."""
+"""The run directory: its files, and whether it contains a started or finished run."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from psdenets.runs.files import write_json
 
 @dataclass(frozen=True)
 class RunDir:
-    """A run directory: config.json, data.json, metrics.jsonl, checkpoints/, and at the end the results."""
+    """A run directory: config.json, data.json, metrics.jsonl, checkpoints/, and the results of a finished run."""
 
     path: Path
 
@@ -42,7 +42,7 @@ class RunDir:
         return self.path / name
 
     def begin(self, config: Config, spec: ImageSpec, sizes: dict[str, int]) -> None:
-        """Create the directory and write config.json; raise BadInput if it already holds a run or other files."""
+        """Create the directory and write config.json; raise BadInput if it already contains a run or other files."""
         if self.holds_run:
             raise BadInput(f"expected a new --out, got {self.path}, which holds a run; --resume continues it")
         if self.path.exists() and (not self.path.is_dir() or any(map(_foreign, self.path.iterdir()))):
@@ -52,12 +52,12 @@ class RunDir:
 
 
 def _foreign(path: Path) -> bool:
-    """Whether a file is anything but the remains of a run that was killed before it had started."""
+    """Whether a file is not just left over from a run that was killed while it was starting."""
     return not (path.name == "data.json" or (path.name.startswith(".") and path.name.endswith(".tmp")))
 
 
 def versions() -> dict[str, str]:
-    """Versions and thread count, which a result depends on in addition to config and seed."""
+    """Versions and thread count; besides config and seed, the results depend on these."""
     import torch
 
     import psdenets

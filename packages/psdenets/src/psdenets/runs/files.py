@@ -1,7 +1,8 @@
 """Atomic writes, and JSON for results.
 
-A file is written under a temporary name, flushed to disk and renamed: readers see the old content or the new one, never
-half a file. JSON is strict: an infinite metric is the string "Infinity" and NaN is null, see `bnneval.strict_json`.
+Files are written under a temporary name, flushed to disk and renamed, so readers see either the old or the new content,
+never half a file. JSON is strict: an infinite metric is the string "Infinity" and NaN is null; see
+`bnneval.strict_json`.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from psdenets.errors import BadInput
 
 
 def atomically(path: Path, write: Callable[[Path], object]) -> None:
-    """Call `write` with a temporary path, then rename that to `path`; its folders are created."""
+    """Call `write` with a temporary path, then rename that file to `path`; creates missing folders."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -59,10 +60,10 @@ def write_lines(path: Path, records: Iterable[dict[str, Any]]) -> None:
 
 
 def read_json(path: Path) -> Any:
-    """Read a file of `write_json`; infinities are floats again."""
+    """Read a file written by `write_json`; infinities become floats again."""
     return loads(path.read_text(encoding="utf-8"))
 
 
 def read_lines(path: Path) -> list[Any]:
-    """Read a file of `write_lines`."""
+    """Read a file written by `write_lines`."""
     return [loads(line) for line in path.read_text(encoding="utf-8").splitlines()]

@@ -54,7 +54,7 @@ def write_report(
     images: Images,
     classes: Sequence[str],
 ) -> None:
-    """Write report.html. The plots that it embeds must have been drawn."""
+    """Write report.html. The plots it embeds must already exist."""
     title = f"{config.dataset}, {config.title}"
     page = f"""<!doctype html>
 <html lang="en"><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">

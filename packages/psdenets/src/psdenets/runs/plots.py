@@ -26,7 +26,7 @@ _PATHS, _WEIGHTS = 12, 3  # sample paths per weight, number of weights shown
 
 
 def draw_plots(run: RunDir, predictions: Predictions, model: ImageClassifier, epochs: list[dict[str, Any]]) -> None:
-    """Write plots/*.png; training curves if there were epochs, weight paths if the weights follow a process."""
+    """Write plots/*.png, with training curves if there are epochs and weight paths if the weights follow a process."""
     figures = prediction_figures(predictions)
     if epochs:
         figures["curves"] = training_curves(epochs)
@@ -37,7 +37,7 @@ def draw_plots(run: RunDir, predictions: Predictions, model: ImageClassifier, ep
 
 
 def prediction_figures(test: Predictions, ood: Mapping[str, Predictions] | None = None) -> dict[str, Figure]:
-    """Reliability and entropy of the test predictions; with an out-of-distribution set by name, its ROC as well."""
+    """Reliability and entropy figures of the test predictions, and ROC figures for out-of-distribution sets by name."""
     mean = mean_probs(test.probs)
     entropies = {"test": predictive_entropy(mean)}
     diagram = bnn_plots.reliability_diagram(reliability(mean, test.labels), ece(mean, test.labels))
@@ -49,7 +49,7 @@ def prediction_figures(test: Predictions, ood: Mapping[str, Predictions] | None 
 
 
 def save(figure: Figure, path: Path) -> None:
-    """Write a PNG; its folder is created."""
+    """Write a PNG; creates missing folders."""
     from matplotlib import rc_context
 
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -98,7 +98,7 @@ def weight_paths(model: Classifier) -> Figure:
 
 
 def _shown_weights(S: np.ndarray, D: np.ndarray) -> list[int]:
-    """Indices of the weights to show, spread over S; if S and D are both non-empty, two of S and one of D."""
+    """Indices of the weights to show: spread over S, or two from S and one from D if both are non-empty."""
     if len(S) and len(D):
         return [int(S[0]), int(S[len(S) // 2]), int(D[len(D) // 2])]
     some = S if len(S) else D

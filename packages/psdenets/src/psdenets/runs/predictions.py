@@ -21,9 +21,9 @@ if TYPE_CHECKING:
 
 
 class Predictions(NamedTuple):
-    """What S weight samples predict for N images, the labels (N,), and the mean KL of the samples.
+    """Predictions of S weight samples for N images, the labels (N,), and the mean KL of the samples.
 
-    For a categorical likelihood `probs` are probabilities (S, N, C).
+    For a categorical likelihood, `probs` holds probabilities (S, N, C).
     """
 
     probs: NDArray[np.float64]
@@ -45,7 +45,7 @@ def predict(
     batch_size: int = 500,
     after_batch: Callable[[], None] = lambda: None,
 ) -> Predictions:
-    """Predict all images with the same S weight samples, whatever the batch size."""
+    """Predict all images with the same S weight samples, independently of the batch size."""
     batches = Batches(images.pixels, batch_size, model.mean.device)
     probs, kl = model.predict_batches(batches, samples, generator, after_batch)
     return Predictions(probs.numpy(), images.labels.numpy(), float(kl.mean() + model.head_kl()), model.likelihood)
@@ -53,7 +53,7 @@ def predict(
 
 @dataclass(frozen=True)
 class Batches(Sequence["Tensor"]):
-    """Pixels as images in [0, 1], batch by batch, converted on access."""
+    """A sequence of batches of images in [0, 1], converted from pixels on access."""
 
     pixels: Tensor
     size: int

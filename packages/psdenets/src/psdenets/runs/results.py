@@ -1,4 +1,4 @@
-"""The results of a finished run: weights, predictions, metrics, plots and report. metrics.json is written last."""
+"""Write the results of a finished run: weights, predictions, metrics, plots and report; metrics.json comes last."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def write_results(run: RunDir, config: Config, model: ImageClassifier, test: Ima
 
 
 def save_predictions(run: RunDir, name: str, predictions: Predictions) -> None:
-    """Write probs (S, N, C) and labels (N,) in the form that `python -m bnneval` reads."""
+    """Write probs (S, N, C) and labels (N,) in the format that `python -m bnneval` reads."""
 
     def write(path: Path) -> None:
         with path.open("wb") as file:  # given a path, numpy would append .npz to it
@@ -68,7 +68,7 @@ def save_predictions(run: RunDir, name: str, predictions: Predictions) -> None:
 
 
 def summary(metrics: Mapping[str, Any], run: RunDir) -> str:
-    """The main metrics as a small table; an infinite one reads `inf`."""
+    """The main metrics as a small table; infinite ones are shown as `inf`."""
     lines = [f"  {'test ' + name:<14}{format(metrics[name], form):>10}" for name, form in _FORMATS.items()]
     lines.append(f"  {'seconds':<14}{metrics['seconds']:>10.1f}")
     return "\n".join([*lines, f"  report        {run.file('report.html')}"]) + "\n"

@@ -1,4 +1,4 @@
-"""Weights of finished models as safetensors files that carry the number of their format."""
+"""Save and load the weights of finished models as safetensors files with a format number."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def save_weights(tensors: Mapping[str, Tensor], path: Path) -> None:
 
 
 def load_weights(path: Path) -> dict[str, Tensor]:
-    """Read the weights of a model; raise BadInput for another format, whose tensors may fit and mean something else."""
+    """Read the weights of a model; raise BadInput for another format, where the same shapes may mean something else."""
     with safe_open(path, framework="pt") as file:
         found = (file.metadata() or {}).get(_MARK, "1")
     if found != str(FORMAT):

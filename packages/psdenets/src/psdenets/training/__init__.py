@@ -1,1 +1,1 @@
-"""Training: the loop, its checkpoints and display, and what the other systems do instead."""
+"""Training: the loop, checkpoints and display, and the training of ensembles, Laplace and HMC."""

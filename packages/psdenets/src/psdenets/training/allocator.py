@@ -1,7 +1,7 @@
-"""Keep the memory that one training step frees for the next step.
+"""Keep freed memory in the process, so that the next training step can reuse it.
 
-glibc returns large freed blocks to the system, which hands them out again page by page, filled with zeros. For 128
-CIFAR-10 images in a block of the paper's network this takes nearly as long as the arithmetic. Accelerators and other C
+By default glibc returns large freed blocks to the system, which then zeroes and maps every page again. For 128 CIFAR-10
+images in a block of the paper's network, this takes nearly as long as the arithmetic. Accelerators and other C
 libraries are not affected.
 """
 
@@ -19,9 +19,9 @@ _VARIABLES = ("MALLOC_TRIM_THRESHOLD_", "MALLOC_MMAP_MAX_", "MALLOC_MMAP_THRESHO
 
 
 def keep_freed_memory() -> bool:
-    """Tell glibc to keep freed memory; return whether it was told.
+    """Configure glibc to keep freed memory; return whether this was done.
 
-    Environment variables that configure glibc's allocator take precedence, and so does PSDENETS_PLAIN=1.
+    It is not done if environment variables configure glibc's allocator, or with PSDENETS_PLAIN=1.
     """
     if not enabled():
         return False

@@ -1,7 +1,7 @@
 """Checkpoints: a directory `epoch-E-batch-B` with state.safetensors and state.json, written atomically.
 
-It is written under a temporary name, flushed, and renamed; only then is its predecessor removed. Nothing is pickled.
-Weights of finished models also record the number of the format.
+A checkpoint is written under a temporary name, flushed and renamed; only then is the previous one removed. Nothing is
+pickled. Weights of finished models also record the format number.
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ class Snapshot:
 
 @dataclass(frozen=True)
 class Checkpoints:
-    """The checkpoints of a run; the newest is used."""
+    """The checkpoints of a run; the newest one is loaded."""
 
     folder: Path
 
     def save(self, place: str, snapshot: Snapshot) -> None:
-        """Write the checkpoint of this position in training, then remove older ones. Positions sort by time."""
+        """Write a checkpoint named `place`, then remove older ones; place names must sort by time."""
         final = self.folder / place
         temporary = self.folder / f".{final.name}.{os.getpid()}.tmp"
         try:
@@ -50,7 +50,7 @@ class Checkpoints:
             (temporary / "state.json").write_text(dumps({"format": FORMAT, **snapshot.values}))
             for path in (temporary / "state.safetensors", temporary / "state.json", temporary):
                 flush(path)
-            if final.exists():  # stopped again before completing a step: the content is the same
+            if final.exists():  # stopped again before completing a step, so the content is the same
                 shutil.rmtree(temporary)
                 return
             temporary.rename(final)

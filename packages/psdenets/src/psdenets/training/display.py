@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Self, TextIO, final
 if TYPE_CHECKING:
     from psdenets.training.loop import StepReport, Trainer
 
-_ESTIMATE_AFTER = 4, 5.0  # steps or seconds, whichever comes first: a slow network speaks after its first step
+_ESTIMATE_AFTER = 4, 5.0  # steps or seconds, whichever comes first
 
 
 class Display(AbstractContextManager["Display"], ABC):
@@ -31,22 +31,22 @@ class Display(AbstractContextManager["Display"], ABC):
         self.close()
 
     def close(self) -> None:
-        """Leave the terminal as it was."""
+        """Restore the terminal."""
 
     @abstractmethod
     def say(self, text: str) -> None:
-        """A line of text."""
+        """Print a line of text."""
 
     @abstractmethod
     def show_step(self, trainer: Trainer, report: StepReport) -> None:
-        """Numbers of a batch."""
+        """Show the loss and accuracy of a batch."""
 
     @abstractmethod
     def show_epoch(self, record: dict[str, Any]) -> None:
-        """Numbers of an epoch."""
+        """Show the metrics of an epoch."""
 
     def step(self, trainer: Trainer, report: StepReport) -> None:
-        """A batch is done."""
+        """Update the display after a batch; soon after the start, estimate how long training will take."""
         self.seen += 1
         steps, seconds = _ESTIMATE_AFTER
         if not self.estimated and (self.seen >= steps or time.perf_counter() - self.started > seconds):
@@ -65,7 +65,7 @@ class Display(AbstractContextManager["Display"], ABC):
 
 @final
 class Lines(Display):
-    """One line per epoch, and further lines at intervals during a long epoch."""
+    """One line per epoch, and more lines at regular intervals during a long epoch."""
 
     def __init__(self, stream: TextIO, every: float = 60.0) -> None:
         super().__init__(stream)
@@ -95,7 +95,7 @@ class Lines(Display):
 
 @final
 class Live(Display):
-    """Two bars, a line of numbers, and the last epochs as a table, redrawn in place."""
+    """Two progress bars, a line of metrics, and a table of the last epochs, redrawn in place."""
 
     rows = 8
 

@@ -1,4 +1,4 @@
-"""An ensemble as one run: its members are runs under members/, trained one after the other and resumed one by one."""
+"""Train an ensemble as a single run; its members are runs under members/, trained one after the other."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from psdenets.training.session import begin, descend, device_of, resume_command
 
 
 def fit(config: Config, run: RunDir) -> int:
-    """Train the members that are not finished, then join them; returns the exit status."""
+    """Train all unfinished members, then combine them; returns the exit status."""
     splits = load_splits(config)
     begin(run, config, splits)
     members = [RunDir(run.path / "members" / str(k)) for k in range(config.system.ensemble.members)]
@@ -39,7 +39,7 @@ def fit(config: Config, run: RunDir) -> int:
 
 
 def _joined(run: RunDir, members: list[RunDir]) -> History:
-    """The epochs of all members, one after the other, and the sum of their times."""
+    """The epochs of all members, concatenated, and their total training time."""
     records = [_epochs(member.path, k) for k, member in enumerate(members)]
     write_lines(run.file("metrics.jsonl"), [record for part in records for record in part])
     finals = [read_json(member.file("metrics.json")) for member in members]

@@ -1,4 +1,4 @@
-"""Sampling by HMC as a run: chains under chains/, one after the other; the estimated cost is printed first."""
+"""Sample with HMC as a run: prints the estimated cost, then samples one chain after the other into chains/."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ from psdenets.training.hmc_chains import estimate, run_chains
 from psdenets.training.session import INTERRUPTED, Stopped, begin, resume_command, stoppable
 
 _TIMED = 500  # images on which a gradient is timed
-_HELD_OUT = 50  # validation images whose predictions should mix
+_HELD_OUT = 50  # validation images used to check mixing in function space
 
 
 def fit(config: Config, run: RunDir) -> int:
-    """Sample the chains that are not finished, print how they mixed, write the results; returns the exit status."""
+    """Sample all unfinished chains, print their mixing, write the results; returns the exit status."""
     pyro_module("infer.mcmc")  # raises before anything is written
     torch.set_num_threads(config.threads or 1)
     splits = load_splits(config)
@@ -67,7 +67,7 @@ def fit(config: Config, run: RunDir) -> int:
 
 
 def _progress(hmc: HmcOptions, asked: list[int]) -> Callable[[], None]:
-    """A function to call after each transition: stops if that was asked for, and reports progress now and then."""
+    """A function to call after each transition, which stops if requested and reports progress now and then."""
     done, total, said = 0, hmc.chains * (hmc.warmup + hmc.draws), time.perf_counter()
 
     def after_draw() -> None:
@@ -84,7 +84,7 @@ def _progress(hmc: HmcOptions, asked: list[int]) -> Callable[[], None]:
 
 
 def mixing_table(chains: list[Chain], mixing: dict[str, Mixing]) -> str:
-    """Acceptance of the chains, then R-hat and effective sample size of what should mix, and of the weights."""
+    """A table of acceptance rates, and of R-hat and effective sample size in function space and of the weights."""
     accepted = ", ".join(f"{chain.accept:.2f}" for chain in chains)
     divergent = sum(chain.divergences for chain in chains)
     lines = [f"acceptance {accepted}; {divergent} divergent transitions"]
@@ -97,14 +97,14 @@ def mixing_table(chains: list[Chain], mixing: dict[str, Mixing]) -> str:
 
 
 def _record(k: int, chain: Chain) -> dict[str, Any]:
-    """One line of metrics.jsonl: a chain, as other systems have an epoch."""
+    """The line of metrics.jsonl for one chain; other systems have one line per epoch."""
     values = chain._asdict()
     values.pop("draws")
     return {"chain": k, **values}
 
 
 def _seconds_of_a_resnet() -> float:
-    """A forward and backward pass of ResNet32 on one CIFAR-10 image, measured here."""
+    """Seconds for a forward and backward pass of ResNet32 on one CIFAR-10 image, measured on this machine."""
     net, x = ResNet(3, 10), torch.zeros(32, 3, 32, 32)
     labels = torch.zeros(32, dtype=torch.int64)
     w = torch.cat([p.detach().flatten() for p in net.parameters()])

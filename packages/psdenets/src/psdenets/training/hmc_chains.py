@@ -1,4 +1,4 @@
-"""The chains of an HMC run: each depends only on (seed, k), is saved when complete, and is read if it exists."""
+"""Sample the chains of an HMC run; chain k depends only on (seed, k), and is saved once complete."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def estimate(model: HMC, x: Tensor, labels: Tensor, images: int) -> Cost:
-    """Estimated cost of sampling given `images` images, from gradients timed on the few in x."""
+    """Estimate the cost of sampling with `images` images, by timing gradients on the few images in x."""
     w = model.draws.new_zeros(model.network.size)
     return cost_of(model.config.system.hmc, images, seconds_per_gradient(model.log_density(x, labels), w) / len(x))
 
@@ -30,10 +30,10 @@ def estimate(model: HMC, x: Tensor, labels: Tensor, images: int) -> Cost:
 def run_chains(
     model: HMC, x: Tensor, labels: Tensor, folder: Path, after_draw: Callable[[], None] = nothing
 ) -> list[Chain]:
-    """All chains of a run. Those in `folder` are read, the others are sampled and saved there when complete.
+    """All chains of a run. Chains found in `folder` are loaded; the others are sampled and saved there once complete.
 
-    Chain k depends only on (seed, k), so a run killed between or within chains ends with the same bytes. It starts at a
-    draw from the prior, as R-hat requires different starting points.
+    Chain k depends only on (seed, k), so a run that is killed and resumed produces the same bytes. Each chain starts at
+    a draw from the prior, because R-hat requires different starting points.
     """
     c, hmc = model.config, model.config.system.hmc
     log_density = model.log_density(x, labels)
@@ -67,7 +67,7 @@ def _origin(config: Config, k: int, images: int) -> dict[str, Any]:
 
 
 def _save_chain(path: Path, chain: Chain, origin: dict[str, Any]) -> None:
-    """Draws as safetensors, the rest as JSON. The draws are written last: a chain that has them is complete."""
+    """Save the draws as safetensors and the rest as JSON. Draws are written last, so a chain with draws is complete."""
     values = chain._asdict()
     draws = values.pop("draws")
     write_json(path.with_suffix(".json"), {**values, "origin": origin})

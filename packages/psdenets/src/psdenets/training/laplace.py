@@ -1,4 +1,4 @@
-"""`--model resnet32-laplace`: train a ResNet or take a finished run (`--laplace-of`), then fit its last layer."""
+"""`--model resnet32-laplace`: train a ResNet or load a finished run (`--laplace-of`), then fit its last layer."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _ITS_OWN = (
 
 
 def fit(config: Config, run: RunDir) -> int:
-    """Train a ResNet, or take that of --laplace-of, and fit its last layer; returns the exit status."""
+    """Train a ResNet, or load that of --laplace-of, and fit its last layer; returns the exit status."""
     laplace_torch()  # raises now, not after an hour of training
     if config.system.laplace.laplace_of is not None:
         return approximate(config, run)
@@ -46,9 +46,9 @@ def fit(config: Config, run: RunDir) -> int:
 
 
 def approximate(config: Config, run: RunDir) -> int:
-    """Fit to the training images of a finished run; returns the exit status."""
+    """Fit the last layer of a finished run on its training images; returns the exit status."""
     source = Path(config.system.laplace.laplace_of)
-    own = bool(config.references)  # the user has named code of their own
+    own = bool(config.references)  # the user refers to their own code
     trained, _ = read_config(source, own)
     if not isinstance(trained.system, Resnet32Options):
         raise BadInput(

@@ -1,8 +1,8 @@
-"""The training loop: a state that can be stopped, saved and resumed after any step, with bit-identical results.
+"""The training loop, which can be stopped, saved and resumed after any step with bit-identical results.
 
 Data order, augmentation and noise are functions of (seed, epoch or step), see `psdenets.seeds`; the learning rate and
-kappa are functions of the step. So a checkpoint consists of weights, averages, Adam's moments, the position, and the
-predictions made so far in the epoch.
+kappa are functions of the step. A checkpoint therefore consists of weights, averaged weights, Adam's moments, the
+position, and the predictions made so far in the epoch.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class StepReport(NamedTuple):
 
 @dataclass
 class Position:
-    """How far training has come. `seconds` is the training time, summed over all resumptions."""
+    """The current position in training; `seconds` is the training time so far, including resumed sessions."""
 
     epoch: int = 0
     batch: int = 0
@@ -65,7 +65,7 @@ class Position:
 
     @property
     def place(self) -> str:
-        """A name that sorts by time: epochs and batches done."""
+        """A name made of the epochs and batches done, which sorts by time."""
         return f"epoch-{self.epoch:05d}-batch-{self.batch:06d}"
 
 
@@ -73,9 +73,9 @@ class Trainer:
     """A model in training.
 
     Args:
-        config: of the run.
-        splits: the images.
-        device: where to train.
+        config: the config of the run.
+        splits: training, validation and test images.
+        device: the device to train on.
         build: (config, spec) -> the model to train; by default the one that the system builds.
     """
 
@@ -102,7 +102,7 @@ class Trainer:
 
     @property
     def evaluated(self) -> ImageClassifier:
-        """The model that is evaluated: the averaged one if there is one."""
+        """The model to evaluate: the one with averaged weights, if weights are averaged."""
         return self.model if self.averaged is None else self.averaged
 
     def step(self) -> StepReport:
@@ -132,7 +132,7 @@ class Trainer:
     def finish_epoch(self, after_batch: Callable[[], None]) -> dict[str, Any]:
         """Evaluate after the last batch of an epoch, record the metrics, and move to the next epoch.
 
-        The test set is evaluated for the curves alone: the weights to keep are selected on the validation set.
+        The test set is evaluated only for the curves; the weights to keep are selected on the validation set.
         """
         started = time.perf_counter()
         seed, samples, at = self.config.seed, self.options.epoch_samples, self.at
@@ -171,7 +171,7 @@ class Trainer:
             self.evaluated.train()
 
     def chosen(self) -> dict[str, Tensor]:
-        """The weights to keep: the last, or those of the best validation accuracy."""
+        """The weights to keep: the last ones, or those with the best validation accuracy."""
         return self.best if self.options.select == "best" and self.best else self.evaluated.state_dict()
 
     def finished(self) -> ImageClassifier:
@@ -181,7 +181,7 @@ class Trainer:
         return model.eval().requires_grad_(False)
 
     def snapshot(self) -> Snapshot:
-        """Everything that an exact resumption needs."""
+        """Everything needed to resume exactly."""
         tensors = {f"model.{name}": tensor for name, tensor in self.model.state_dict().items()}
         if self.averaged is not None:
             tensors |= {f"ema.{name}": tensor for name, tensor in self.averaged.state_dict().items()}
@@ -229,7 +229,7 @@ class Trainer:
 
     @torch.no_grad()
     def _average(self) -> None:
-        """EMA with decay min(ema, (1 + k) / (10 + k)), so that the first steps are soon forgotten."""
+        """Update the EMA with decay min(ema, (1 + k) / (10 + k)), which quickly forgets the first steps."""
         if self.averaged is None:
             return
         k = self.at.step
@@ -274,7 +274,7 @@ def _piece(model: ImageClassifier, config: Config) -> int | None:
 
 
 def _adam(model: nn.Module, options: TrainingOptions) -> torch.optim.Adam:
-    """Adam with a learning rate of its own for the drifts f_q of weight processes."""
+    """Adam, with a separate learning rate for the drifts f_q of weight processes."""
     processes = [module for module in model.modules() if isinstance(module, WeightProcess)]
     drifts = {p for process in processes if isinstance(process.drift, nn.Module) for p in process.drift.parameters()}
     groups = [

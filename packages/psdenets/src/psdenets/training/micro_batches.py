@@ -1,9 +1,10 @@
-"""Gradients of a batch in micro-batches ("pieces"): given the weights, images are independent.
+"""Compute the gradient of a batch in micro-batches ("pieces"), since images are independent given the weights.
 
     d/dw mean NLL  =  sum over pieces of  d/dw (NLL of the piece / images of the batch)
 
-The forward and backward pass of a piece are done before the next piece starts, so memory is that of one piece. The
-weight path is sampled once; pieces accumulate their gradients in a copy of it, from which they continue into the path.
+Each piece completes its forward and backward pass before the next one starts, so memory is bounded by one piece. The
+weight path is sampled once; the pieces accumulate their gradients in a copy of it, and then backpropagate them into the
+path once.
 """
 
 from __future__ import annotations
@@ -23,13 +24,13 @@ if TYPE_CHECKING:
     from psdenets.data.spec import ImageSpec
     from psdenets.models.likelihoods import Likelihood
 
-_STATES = 2 * 10**9  # bytes kept for the backward pass; two gigabytes leave room on any machine that trains
+_STATES = 2 * 10**9  # bytes kept for the backward pass; 2 GB should fit on any machine used for training
 
 
 class Pieces(NamedTuple):
     """Outputs (S, N, K) of a batch without their graph, and its mean NLL.
 
-    The backward pass of `nll` carries the gradient that the pieces have accumulated.
+    The backward pass of `nll` propagates the gradient that the pieces have accumulated.
     """
 
     logits: Tensor
@@ -39,7 +40,7 @@ class Pieces(NamedTuple):
 def in_pieces(
     model: Classifier, likelihood: Likelihood, x: Tensor, labels: Tensor, weights: Weights, size: int
 ) -> Pieces:
-    """Forward and backward passes of `size` images at a time, as far as the weights."""
+    """Run the forward and backward passes of `size` images at a time, back to the weights."""
     copies = _copies(weights)
     logits, nll = [], x.new_zeros(())
     for images, answers in zip(torch.split(x, size), torch.split(labels, size), strict=True):
@@ -54,9 +55,9 @@ def in_pieces(
 
 
 def size_for(batch: int, kept: int) -> int:
-    """Images per piece if each image keeps `kept` bytes: as few pieces as fit, all but the last of equal size.
+    """Images per piece if each image keeps `kept` bytes: as few pieces as memory allows, all equal except the last.
 
-    Example: 128 images of 27 MB are two pieces.
+    Example: 128 images of 27 MB are split into two pieces.
         >>> size_for(128, 27 * 10**6), size_for(32, 27 * 10**6), size_for(128, 10**10)
         (64, 32, 1)
     """
@@ -65,9 +66,9 @@ def size_for(batch: int, kept: int) -> int:
 
 
 def kept_by_an_image(config: Config, spec: ImageSpec) -> int:
-    """Bytes that the backward pass keeps per image at its peak, without those of the weights.
+    """Peak number of bytes stored per image for the backward pass, not counting the weights.
 
-    Counted for backpropagation; the other modes keep the states of some of the steps, see `sdeweights.gradients`.
+    Measured for backpropagation; the other modes store only some of the states, see `sdeweights.gradients`.
     """
     method = config.system.flow.method(config.system.process.gradient)
     model = Classifier(config.replace(gradient="backprop", hidden_method=method, compile=False), spec)
@@ -80,7 +81,7 @@ def kept_by_an_image(config: Config, spec: ImageSpec) -> int:
 
 
 def _kept(model: Classifier, images: Tensor, weights: Weights) -> int:
-    """Bytes that the graph of the logits holds, each block of memory once."""
+    """Bytes stored in the graph of the logits, counting each block of memory once."""
     sizes: dict[int, int] = {}
 
     def note(x: Tensor) -> Tensor:
@@ -93,7 +94,7 @@ def _kept(model: Classifier, images: Tensor, weights: Weights) -> int:
 
 
 def _copies(weights: Weights) -> Weights:
-    """The same numbers as leaves of the graph."""
+    """Copies of the weights that are leaves of the autograd graph."""
     paths = tuple(
         replace(path, w=_leaf(path.w), after_reset=None if path.after_reset is None else _leaf(path.after_reset))
         for path in weights.paths

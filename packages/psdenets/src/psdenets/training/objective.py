@@ -1,10 +1,10 @@
-"""The objective, eq. (12), a mean over training images:
+"""The training objective, eq. (12), per training image:
 
     loss = mean NLL + kappa / n_train * int |u|^2 + KL_head / n_train,     int |u|^2 = 2 * (1/2 int |u|^2) = 2 KL
 
-n_train * loss is the negative ELBO exactly at kappa = 1/2. At any other kappa the path KL is weighted by the
-temperature 2 kappa, and so is the KL of a mean-field baseline. The KL of a mean-field head has the weight 1 / n_train
-at every kappa, as in the ELBO; the published code weights it by kappa / n_train.
+At kappa = 1/2, n_train * loss is exactly the negative ELBO. At any other kappa, the path KL (or the KL of a mean-field
+baseline) is weighted by the temperature 2 kappa. The KL of a mean-field head always has the weight 1 / n_train, as in
+the ELBO; the published code weights it by kappa / n_train.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from torch import Tensor
 
 
 class Loss(NamedTuple):
-    """The loss and its parts, all scalars; the KLs are without their weights."""
+    """The loss and its parts, all scalars; the KLs are unweighted."""
 
     loss: Tensor
     nll: Tensor
@@ -29,7 +29,7 @@ def objective(nll: Tensor, kl: Tensor, head_kl: Tensor, kappa: float, n_train: i
     Args:
         nll: mean NLL over samples and images.
         kl: 1/2 int |u|^2 of each sample, or the KL of a mean-field baseline, (S,).
-        head_kl: KL of the head, weighted by 1 / n_train whatever kappa is.
+        head_kl: KL of the head, weighted by 1 / n_train for every kappa.
         kappa: weight of int |u|^2.
         n_train: number of training images.
 

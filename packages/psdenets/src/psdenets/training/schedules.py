@@ -1,4 +1,4 @@
-"""Learning rate as a share of the highest one, a function of progress p = step / steps in [0, 1].
+"""Learning-rate schedules: the fraction of the peak learning rate at progress p = step / steps in [0, 1].
 
 constant    1
 cosine      (1 + cos pi p) / 2
@@ -13,7 +13,7 @@ _START, _PEAK, _END = 1 / 25, 0.3, 1e-4
 
 
 def rate(schedule: str, progress: float) -> float:
-    """Factor of the learning rate at that progress."""
+    """The factor that multiplies the learning rate at this progress."""
     if schedule == "constant":
         return 1.0
     if schedule == "cosine":

@@ -1,4 +1,4 @@
-"""One training session of a run: start or resume, train, save when told to stop, and write the results."""
+"""One training session: start or resume a run, train, checkpoint when asked to stop, and write the results."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Stopped(Exception):
 
 
 def train(config: Config, run: RunDir) -> int:
-    """Train until done, out of time, stopped or diverged; returns the exit status."""
+    """Train until finished, out of time, stopped or diverged; returns the exit status."""
     status: int = SYSTEMS[config.model].fit(config, run)
     return status
 
@@ -53,11 +53,11 @@ def descend(
     """Train one network by Adam; returns the exit status.
 
     Args:
-        config: of the run.
-        run: its directory.
-        resume_with: the command that resumes the run, if it is not that of `run`.
+        config: the config of the run.
+        run: the run directory.
+        resume_with: the command that resumes the run, if it differs from the one for `run`.
         build: (config, spec) -> the network to train; by default the one that the system builds.
-        finish: what follows training: (trained network, images) -> the classifier to keep.
+        finish: called after training: (trained network, images) -> the classifier to keep.
     """
     keep_freed_memory()
     device = device_of(config.device)
@@ -84,7 +84,7 @@ def descend(
 
 
 def _fit(trainer: Trainer, run: RunDir, checkpoints: Checkpoints, display: Display, asked: list[int]) -> None:
-    """Epoch after epoch, with checkpoints between them."""
+    """Train all remaining epochs, with checkpoints."""
     options = trainer.options
     saved = time.perf_counter()
 
@@ -120,7 +120,7 @@ def _out_of_time(trainer: Trainer) -> bool:
 
 
 def begin(run: RunDir, config: Config, splits: Splits) -> None:
-    """Write the config of a new run, with the files of the user's own code; does nothing for a run that exists."""
+    """Write the config of a new run and record the files of custom code; does nothing for an existing run."""
     if not run.holds_run:
         config = config.replace(sources=sources(config.references))
         run.begin(config, splits.spec, {name: len(getattr(splits, name)) for name in ("train", "val", "test")})
@@ -158,9 +158,9 @@ def resume_command(path: Path) -> str:
 
 
 def threads_for(config: Config, spec: ImageSpec) -> int:
-    """One if a layer's result is so small that threads would only wait for each other, else torch's choice.
+    """Number of CPU threads: one if the layers are too small for threads to help, else torch's choice.
 
-    A step on the digits took 94 ms on one thread and 531 ms on two, on two cores that other programs used as well.
+    A step on the digits took 94 ms on one thread and 531 ms on two, on two cores shared with other programs.
     """
     shapes = [(spec.channels, spec.height, spec.width)] if config.system.flow is None else block_shapes(config, spec)
     largest = max(height * width for _, height, width in shapes)
@@ -169,7 +169,7 @@ def threads_for(config: Config, spec: ImageSpec) -> int:
 
 
 def device_of(name: str) -> torch.device:
-    """The device that --device names; auto is CUDA if it is available, else the CPU."""
+    """The device for --device; auto means CUDA if it is available, else the CPU."""
     if name == "auto":
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
     try:
@@ -182,7 +182,7 @@ def device_of(name: str) -> torch.device:
 
 @contextmanager
 def stoppable() -> Iterator[list[int]]:
-    """A list that Ctrl-C and termination signals are appended to; a second signal ends the process at once."""
+    """Yield a list to which Ctrl-C and termination signals are appended; a second signal ends the process at once."""
     asked: list[int] = []
 
     def handler(number: int, frame: FrameType | None) -> None:

@@ -1,7 +1,6 @@
-"""One training step as one callable module: (images, labels, generator, kappa) -> losses.
+"""One training step as a module: (images, labels, generator, kappa) -> losses.
 
-Everything between the images and the loss happens inside `forward`, so that a wrapper such as
-DistributedDataParallel sees the whole step.
+Everything from the images to the loss happens inside `forward`, so it can be wrapped in DistributedDataParallel.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from psdenets.training.objective import objective
 
 
 class Losses(NamedTuple):
-    """The loss and its parts, scalars without their weights, and the outputs (S, N, K) of the batch."""
+    """The loss, its unweighted parts (scalars), and the outputs (S, N, K) of the batch."""
 
     loss: Tensor
     nll: Tensor
@@ -30,14 +29,14 @@ class Losses(NamedTuple):
 
 @final
 class TrainingStep(nn.Module):
-    """Draw weights, carry a batch through them, and compute its loss.
+    """Draw weights, apply them to a batch, and compute its loss.
 
     Args:
         model: the network to train.
-        likelihood: of the labels given the outputs.
+        likelihood: the likelihood of the labels given the outputs.
         n_train: number of training images.
         samples: weight samples per step.
-        piece: images per micro-batch; by default the whole batch. Only a PSDE-BNN is split.
+        piece: images per micro-batch; by default the whole batch. Only batches of a PSDE-BNN are split.
     """
 
     def __init__(
