@@ -35,9 +35,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--corruptions", action="store_true", help="the 19 CIFAR-10-C corruptions, severities 1 to 5")
     parser.add_argument("--frost", default=None, metavar="DIR", help="photographs for the corruption frost")
     parser.add_argument(
-        "--data-root",
-        default=None,
-        help="directory containing the data sets (default: $PSDENETS_DATA, then the run's)",
+        "--data-root", default=None, help="directory containing the data sets (default: $PSDENETS_DATA, then the run's)"
     )
     parser.add_argument("--limit-test", type=int, default=None, help="limit the number of images of each set")
     parser.add_argument(

@@ -19,10 +19,7 @@ HIDDEN_DRIFTS = {
     "3-3": "psdenets.nn.hidden_drifts:three_three",
 }
 
-PRIORS = {
-    "ou": "sdeweights:OrnsteinUhlenbeck",
-    "brownian": "psdenets.models.priors:brownian",
-}
+PRIORS = {"ou": "sdeweights:OrnsteinUhlenbeck", "brownian": "psdenets.models.priors:brownian"}
 
 LIKELIHOODS = {"categorical": "psdenets.models.likelihoods:Categorical"}
 

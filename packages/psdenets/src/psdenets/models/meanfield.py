@@ -24,7 +24,7 @@ from psdenets.models.base import ImageClassifier
 from psdenets.models.nets.convnet import convnet_of
 from psdenets.models.nets.odenet import HyperODENet, odenet_of
 from psdenets.models.nets.resnet import resnet_of
-from psdenets.nn.gaussian import gaussian_kl
+from psdenets.nn.gaussian import gaussian_kl, normal_like
 
 if TYPE_CHECKING:
     from psdenets.config import Config
@@ -80,7 +80,7 @@ class MeanField(ImageClassifier):
     def _sampled(self, g: torch.Generator, skip: list[str]) -> dict[str, Tensor]:
         means = dict(self.net.named_parameters())
         return {
-            name: means[name] + self.log_std[_key(name)].exp() * _normal(means[name], g)
+            name: means[name] + self.log_std[_key(name)].exp() * normal_like(means[name], g)
             for name in self.names
             if name.rpartition(".")[0] not in skip
         }
@@ -110,7 +110,7 @@ class MeanField(ImageClassifier):
             if _key(f"{name}.bias") in self.log_std:
                 variance = variance + (2 * self.log_std[_key(f"{name}.bias")]).exp()
             tiny = torch.finfo(out.dtype).tiny  # the square root has no derivative at 0
-            return out + variance.clamp_min(tiny).sqrt() * _normal(out, g)
+            return out + variance.clamp_min(tiny).sqrt() * normal_like(out, g)
 
         return add
 
@@ -170,7 +170,3 @@ def is_of_the_head(name: str) -> bool:
 def _key(name: str) -> str:
     """A name that `ParameterDict` accepts."""
     return name.replace(".", "/")
-
-
-def _normal(like: Tensor, g: torch.Generator | None) -> Tensor:
-    return torch.randn(like.shape, generator=g, dtype=like.dtype, device=like.device)

@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import math
 
+import torch
 from torch import Tensor
+
+
+def normal_like(x: Tensor, generator: torch.Generator | None) -> Tensor:
+    """Independent N(0, 1) numbers with the shape, dtype and device of x."""
+    return torch.randn(x.shape, generator=generator, dtype=x.dtype, device=x.device)
 
 
 def gaussian_kl(mean: Tensor, log_std: Tensor, prior_std: float) -> Tensor:
     """The KL divergence, a scalar.
 
     Example: the KL of equal distributions is zero.
-        >>> import torch
         >>> gaussian_kl(torch.zeros(3), torch.zeros(3), prior_std=1.0)
         tensor(0.)
     """

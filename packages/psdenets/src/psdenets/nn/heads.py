@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple, final
 import torch
 from torch import Tensor, nn
 
-from psdenets.nn.gaussian import gaussian_kl
+from psdenets.nn.gaussian import gaussian_kl, normal_like
 
 if TYPE_CHECKING:
     from psdenets.options.process import HeadOptions
@@ -29,7 +29,10 @@ class HeadWeights(NamedTuple):
 class Head(nn.Module, ABC):
     """A last layer. Its weights are drawn first and applied afterwards."""
 
-    weight: nn.Parameter
+    def __init__(self, d: int, classes: int, generator: torch.Generator) -> None:
+        super().__init__()
+        self.weight = nn.Parameter((torch.rand((classes, d), generator=generator) * 2 - 1) / math.sqrt(d))
+        self.bias = nn.Parameter(torch.zeros(classes))
 
     @abstractmethod
     def draw(self, samples: int, generator: torch.Generator | None) -> HeadWeights:
@@ -49,11 +52,6 @@ class Head(nn.Module, ABC):
 class DeterministicHead(Head):
     """W and b are numbers."""
 
-    def __init__(self, d: int, classes: int, generator: torch.Generator) -> None:
-        super().__init__()
-        self.weight = nn.Parameter((torch.rand((classes, d), generator=generator) * 2 - 1) / math.sqrt(d))
-        self.bias = nn.Parameter(torch.zeros(classes))
-
     def draw(self, samples: int, generator: torch.Generator | None) -> HeadWeights:  # noqa: ARG002 - nothing to draw
         return HeadWeights(self.weight[None], self.bias[None])
 
@@ -71,16 +69,14 @@ class MeanFieldHead(Head):
     def __init__(
         self, d: int, classes: int, generator: torch.Generator, prior_std: float = 0.1, log_std: float = -4.0
     ) -> None:
-        super().__init__()
+        super().__init__(d, classes, generator)
         self.prior_std = prior_std
-        self.weight = nn.Parameter((torch.rand((classes, d), generator=generator) * 2 - 1) / math.sqrt(d))
-        self.bias = nn.Parameter(torch.zeros(classes))
         self.weight_log_std = nn.Parameter(torch.full((classes, d), log_std))
         self.bias_log_std = nn.Parameter(torch.full((classes,), log_std))
 
     def draw(self, samples: int, generator: torch.Generator | None) -> HeadWeights:
         # one sample after the other, so that sample i depends only on the generator and on i
-        pairs = [(_normal(self.weight, generator), _normal(self.bias, generator)) for _ in range(samples)]
+        pairs = [(normal_like(self.weight, generator), normal_like(self.bias, generator)) for _ in range(samples)]
         weight = self.weight + self.weight_log_std.exp() * torch.stack([w for w, _ in pairs])
         bias = self.bias + self.bias_log_std.exp() * torch.stack([b for _, b in pairs])
         return HeadWeights(weight, bias)
@@ -89,10 +85,6 @@ class MeanFieldHead(Head):
         return gaussian_kl(self.weight, self.weight_log_std, self.prior_std) + gaussian_kl(
             self.bias, self.bias_log_std, self.prior_std
         )
-
-
-def _normal(like: Tensor, generator: torch.Generator | None) -> Tensor:
-    return torch.randn(like.shape, generator=generator, dtype=like.dtype, device=like.device)
 
 
 def head_of(options: HeadOptions, d: int, classes: int, generator: torch.Generator) -> Head:

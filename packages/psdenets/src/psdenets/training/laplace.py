@@ -18,18 +18,8 @@ from psdenets.runs.loading import load, read_config
 from psdenets.runs.results import History, write_results
 from psdenets.training.session import begin, descend, device_of
 
-_ITS_OWN = (
-    "model",
-    "preset",
-    "out",
-    "laplace_of",
-    "hessian",
-    "predictive",
-    "test_samples",
-    "seed",
-    "device",
-    "threads",
-)
+# Options that are not taken from the run of --laplace-of.
+_KEPT = ("model", "preset", "out", "laplace_of", "hessian", "predictive", "test_samples", "seed", "device", "threads")
 
 
 def fit(config: Config, run: RunDir) -> int:
@@ -56,9 +46,7 @@ def approximate(config: Config, run: RunDir) -> int:
             f"got {source} of --model {trained.model}"
         )
     given = config.as_dict()
-    config = trained.replace(
-        **{name: given[name] for name in _ITS_OWN}, data_root=config.data_root or trained.data_root
-    )
+    config = trained.replace(**{name: given[name] for name in _KEPT}, data_root=config.data_root or trained.data_root)
     splits = load_splits(config)
     model = load(source, device_of(config.device), allow_code=own)
     begin(run, config, splits)

@@ -40,12 +40,7 @@ class TrainingStep(nn.Module):
     """
 
     def __init__(
-        self,
-        model: ImageClassifier,
-        likelihood: Likelihood,
-        n_train: int,
-        samples: int = 1,
-        piece: int | None = None,
+        self, model: ImageClassifier, likelihood: Likelihood, n_train: int, samples: int = 1, piece: int | None = None
     ) -> None:
         super().__init__()
         self.model, self.likelihood = model, likelihood
