@@ -13,6 +13,7 @@ from __future__ import annotations
 import hashlib
 import importlib
 import importlib.util
+import inspect
 import re
 import sys
 from collections.abc import Iterable, Iterator, Mapping
@@ -48,9 +49,14 @@ def resolve(reference: str) -> Any:
         raise BadInput(f"expected an attribute {attribute} in {where} for {reference!r}, found none") from None
 
 
-def chosen(registry: Mapping[str, str], name: str) -> Any:
-    """The entry of a registry, or whatever the reference `name` leads to."""
-    return resolve(registry.get(name, name))
+def made(registry: Mapping[str, str], name: str, *args: Any, **kwargs: Any) -> Any:
+    """Call the entry of a registry, or whatever the reference `name` leads to; `BadInput` if it cannot be called so."""
+    function = resolve(registry.get(name, name))
+    try:
+        inspect.signature(function).bind(*args, **kwargs)
+    except TypeError as error:
+        raise BadInput(f"expected {name} with the signature in the README of psdenets, got: {error}") from None
+    return function(*args, **kwargs)
 
 
 @dataclass(frozen=True)

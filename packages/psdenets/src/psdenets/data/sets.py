@@ -22,7 +22,7 @@ from psdenets.data.npz import read_npz
 from psdenets.data.pictures import pictures_in, read_folder, read_picture
 from psdenets.data.spec import SPECS, ImageSpec
 from psdenets.errors import BadInput
-from psdenets.references import chosen, is_reference
+from psdenets.references import is_reference, made
 from psdenets.registries import DATASETS
 from psdenets.seeds import generator
 
@@ -116,7 +116,7 @@ def pool_of(name: str, root: Path, fetch: bool = False) -> Pool:
     if fetch and name in _FILES and not (root / _FILES[name]).exists():
         download(name, root)
     try:
-        loaded = chosen(DATASETS, name)(root)
+        loaded = made(DATASETS, name, root)
     except FileNotFoundError as error:
         raise BadInput(
             f"no {name} under {root}: looked for {_inside(root, error.filename)}; put the files there or "

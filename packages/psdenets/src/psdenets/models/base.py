@@ -107,6 +107,8 @@ class ImageClassifier(nn.Module, ABC):
         With `return_samples` those of each sample, (S, N, classes). Probabilities are averaged, not logits or
         log-probabilities: p(y | x) above is a mean of probabilities.
         """
+        if samples < 1 or batch_size < 1:
+            raise BadInput(f"expected samples and batch_size of at least 1, got {samples} and {batch_size}")
         probs, _ = self.predict_batches(torch.split(x, batch_size), samples, generator)
         return probs if return_samples else probs.mean(0)
 

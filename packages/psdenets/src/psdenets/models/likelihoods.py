@@ -9,14 +9,15 @@ underflows to 0 at a logit gap of 104, and its NLL is infinite.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol, final
+from typing import TYPE_CHECKING, Protocol, final, runtime_checkable
 
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
 from bnneval import accuracy, brier, ece, mean_probs, nll, predictive_entropy
-from psdenets.references import chosen
+from psdenets.errors import BadInput
+from psdenets.references import made
 from psdenets.registries import LIKELIHOODS
 from sdeweights import NonFiniteState
 
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from psdenets.data.spec import ImageSpec
 
 
+@runtime_checkable
 class Likelihood(Protocol):
     """A family p(target | outputs); S weight samples, N images, K outputs per image."""
 
@@ -96,7 +98,10 @@ CATEGORICAL: Likelihood = Categorical()
 
 def likelihood_of(config: Config) -> Likelihood:
     """The likelihood that `--likelihood` names."""
-    likelihood: Likelihood = chosen(LIKELIHOODS, config.system.prediction.likelihood)()
+    name = config.system.prediction.likelihood
+    likelihood = made(LIKELIHOODS, name)
+    if not isinstance(likelihood, Likelihood):
+        raise BadInput(f"expected {name} to make a Likelihood, got {type(likelihood).__name__}: see its protocol")
     return likelihood
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from psdenets.errors import BadInput
-from psdenets.references import chosen
+from psdenets.references import made
 from psdenets.registries import PRIORS
 from sdeweights import Brownian, Prior
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 def prior_of(options: ProcessOptions) -> Prior:
     """The prior of that name in `PRIORS`, or the one that `module:attribute` makes, with sigma and theta."""
-    prior = chosen(PRIORS, options.prior)(sigma=options.sigma, theta=options.theta)
+    prior = made(PRIORS, options.prior, sigma=options.sigma, theta=options.theta)
     if not isinstance(prior, Prior):
         raise BadInput(f"expected the prior {options.prior} to make an sdeweights.Prior, got {type(prior).__name__}")
     return prior

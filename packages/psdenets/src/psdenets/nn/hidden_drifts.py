@@ -19,7 +19,7 @@ from psdenets.nn.activations import ACTIVATIONS, Activation
 from psdenets.nn.fast.compiled import compiled_add_map
 from psdenets.nn.fast.switch import enabled
 from psdenets.nn.timed_conv import AddMap, TimedConv, TimedConvTranspose, TimedSequence, add_map
-from psdenets.references import chosen
+from psdenets.references import made
 from psdenets.registries import HIDDEN_DRIFTS
 
 
@@ -66,7 +66,7 @@ def hidden_drift(
     function: AddMap | Activation = ACTIVATIONS[activation]
     if name in HIDDEN_DRIFTS:
         function = compiled_add_map(activation) if fuse and enabled() else add_map(ACTIVATIONS[activation])
-    net = chosen(HIDDEN_DRIFTS, name)(channels, width, function, generator)
+    net = made(HIDDEN_DRIFTS, name, channels, width, function, generator)
     if not isinstance(net, nn.Module):
         raise BadInput(f"expected the hidden drift {name} to make an nn.Module, got {type(net).__name__}")
     return net
