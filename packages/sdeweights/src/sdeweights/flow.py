@@ -1,6 +1,6 @@
 """Hidden states along weight paths, eq. (9):  dh = f_h(t, h; w_t) dt  on all of [0, 1].
 
-As long as the weights of all samples agree, so do the hidden states: that prefix is computed once.
+While the weights of all samples agree, their hidden states do too, so this shared prefix is computed only once.
 """
 
 from __future__ import annotations
@@ -51,19 +51,19 @@ def flow(
     """Hidden states at t = 1 for every sample of a path: (samples, batch, ...).
 
     Args:
-        f_h: f_h(t, h, w) for one sample, h (batch, ...) and w (d,); or a module of (h) or (t, h), called with w in
-            place of its parameters.
-        h0: (batch, ...), or (samples, batch, ...) with a start for each sample; or a `Prefix` that `shared_prefix`
-            returned for a path that agrees with this one on these steps.
+        f_h: f_h(t, h, w) for one sample, with h (batch, ...) and w (d,); or a module of (h) or (t, h), which is called
+            with w in place of its parameters.
+        h0: (batch, ...), or (samples, batch, ...) with one initial state per sample; or a `Prefix` returned by
+            `shared_prefix` for a path that agrees with this one on its steps.
         path: weights.
         method: "euler", "midpoint", "rk4", "reversible_heun", one step each between grid points, or
-            "torchdiffeq:dopri5" and the like (with backprop only). By default "euler", or "reversible_heun" with the
-            adjoint, which accepts no other: the others cannot recompute their states backward.
+            "torchdiffeq:dopri5" and the like (with backprop only). The default is "euler", or "reversible_heun" with
+            the adjoint; the adjoint accepts no other method, since only this one can recompute its states backward.
         gradient: "backprop", "checkpoint" or "adjoint"; see `sdeweights.gradients`.
-        per_sample: whether h0 has a sample axis. By default it has one if there are two samples or more, and h0 has
-            three axes or more of which the first is as long as there are samples; h0 with four axes, which may be as
-            many images, is then a ValueError. Pass it whenever a batch may be as large as the number of samples.
-        vectorize: integrate all samples at once by `torch.vmap` instead of one after the other.
+        per_sample: whether h0 has a sample axis. By default it does if there are at least two samples, h0 has at least
+            three axes, and the length of the first axis is the number of samples. With four axes that case is a
+            ValueError, since h0 may be a batch of images. Pass it if a batch may be as large as the number of samples.
+        vectorize: integrate all samples at once with `torch.vmap` instead of looping over them.
 
     Example: for f_h(t, h, w) = w h with w = 1 throughout, Euler with n steps gives (1 + 1/n)^n h0.
     """
@@ -82,9 +82,9 @@ def shared_prefix(
     method: str | None = None,
     gradient: str = "backprop",
 ) -> Prefix:
-    """The steps of `flow` that all samples take together, for use with this path and others that agree on them.
+    """The steps of `flow` that all samples share, to be reused with this path and others that agree on them.
 
-    A step of Euler reads the weights at its left end only, so samples share one step more than with other methods.
+    An Euler step only uses the weights at its left end, so samples share one step more than with other methods.
 
     Example: the first nine of ten steps are deterministic.
         >>> from sdeweights import Brownian, Cut, WeightProcess
@@ -148,11 +148,11 @@ def _runner(
 
 
 class _Run(ABC):
-    """Integrates h along the samples of a path.
+    """Integrate h along the samples of a path.
 
     Attributes:
         shared: number of steps that all samples share.
-        end: number of steps in all.
+        end: total number of steps.
     """
 
     shared: int
@@ -160,7 +160,7 @@ class _Run(ABC):
     def __init__(self, f_h: HiddenDrift, path: WeightPath, method: str) -> None:
         self.f_h, self.path, self.method, self.end = f_h, path, method, path.steps
 
-    def start(self, sample: int, h: Tensor) -> State:  # noqa: ARG002 - most schemes carry h alone
+    def start(self, sample: int, h: Tensor) -> State:  # noqa: ARG002 - for most schemes the state is (h,)
         """The state before the first step."""
         return (h,)
 
@@ -186,7 +186,7 @@ class _Run(ABC):
         return h1
 
     def explain(self, states: Sequence[State], first: int) -> None:
-        """Integrate once more, without gradients, to name the step at which the state became non-finite."""
+        """Integrate again, without gradients, to find the step at which the state became non-finite."""
         path, scheme = self.path, SCHEMES.get(self.method, SCHEMES["euler"])
         with torch.no_grad():
             for i, (steps, state) in enumerate(zip(_steps_of(path), states, strict=True)):
@@ -227,7 +227,7 @@ class _Stepwise(_Run):
 
 @final
 class _Adaptive(_Run):
-    """As many steps as a method of torchdiffeq needs, one call between the points at which the weights may jump."""
+    """Steps chosen by a method of torchdiffeq, called separately on each interval between jumps of the weights."""
 
     def __init__(self, f_h: HiddenDrift, path: WeightPath, method: str) -> None:
         super().__init__(f_h, path, method)
@@ -257,7 +257,7 @@ def _phase(path: WeightPath, k: int) -> str:
 
 
 def _steps_of(path: WeightPath, f_h: HiddenDrift | None = None) -> list[list[PathStep]]:
-    """The steps of every sample; with `f_h`, the weights are in the form that it takes fastest."""
+    """The steps of every sample; if `f_h` is given, the weights are in the form that is fastest for it."""
     ts, steps = path.ts.unbind(), range(path.steps)
     dts = [b - a for a, b in itertools.pairwise(path.times)]
     after: Sequence[Tensor] = () if path.after_reset is None else path.after_reset.unbind(0)
@@ -280,7 +280,7 @@ def _steps_of(path: WeightPath, f_h: HiddenDrift | None = None) -> list[list[Pat
 
 def _rows(w: Tensor, f_h: HiddenDrift | None) -> list[Sequence[Any]]:
     """Weights (samples, n, d) at each grid point of each sample; their gradients are assembled once, not per row."""
-    if not w.is_contiguous():  # one sample repeated
+    if not w.is_contiguous():  # a single sample, repeated
         return [sample.unbind() for sample in w.unbind()]
     flat, n = w.flatten(0, 1), w.shape[1]
     trained = w.requires_grad and torch.is_grad_enabled()

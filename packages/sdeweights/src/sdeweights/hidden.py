@@ -1,7 +1,7 @@
 """Schemes for the hidden state along a weight path, eq. (9):  dh = f_h(t, h; w_t) dt.
 
-Inside a step the weights are linear between its ends. A scheme carries a state, a tuple of tensors of which the first
-is h. A reversible scheme can also go back a step, exactly up to rounding.
+Within a step, the weights are interpolated linearly. The state of a scheme is a tuple of tensors whose first element
+is h. A reversible scheme can also undo a step, exactly up to rounding.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ State = tuple[Tensor, ...]
 class PathStep(NamedTuple):
     """One step from t0 to t1 = t0 + dt with the weights at both ends.
 
-    If a scheme only reads w0, both may be in the form that `Functional.parts` returns.
+    If a scheme only uses w0, both weights may be in the form returned by `Functional.parts`.
     """
 
     t0: Tensor
@@ -38,13 +38,13 @@ class HiddenScheme(ABC):
 
     Attributes:
         order: order of convergence.
-        left_only: whether a step reads the weights at its left end only.
+        left_only: whether a step only uses the weights at its left end.
     """
 
     order: float
     left_only: bool = False
 
-    def start(self, f_h: HiddenDrift, step: PathStep, h: Tensor) -> State:  # noqa: ARG002 - most schemes carry h alone
+    def start(self, f_h: HiddenDrift, step: PathStep, h: Tensor) -> State:  # noqa: ARG002 - for most schemes the state is (h,)
         """The state before the first step."""
         return (h,)
 
@@ -54,15 +54,15 @@ class HiddenScheme(ABC):
 
 
 class ReversibleScheme(HiddenScheme):
-    """A scheme that can go back a step, as the adjoint needs it.
+    """A scheme that can undo a step, which the adjoint requires.
 
-    A Runge-Kutta step of length -dt is no substitute: with states recomputed that way, the w0 gradients of a trained
-    6-step network are off by 100 % with Euler and by 10 % with RK4.
+    A Runge-Kutta step of length -dt is not accurate enough: with states recomputed that way, the w0 gradients of a
+    trained 6-step network are off by 100 % with Euler and by 10 % with RK4.
     """
 
     @abstractmethod
     def backward(self, f_h: HiddenDrift, step: PathStep, state: State) -> State:
-        """The state at the start of a step, from that at its end; exact up to rounding."""
+        """The state at the start of a step, recomputed from the state at its end; exact up to rounding."""
 
 
 @final
@@ -78,7 +78,7 @@ class Explicit(HiddenScheme):
 
 @final
 class ReversibleHeun(ReversibleScheme):
-    """Reversible Heun (Kidger et al., 2021), one evaluation per step; going back is exact up to rounding.
+    """Reversible Heun (Kidger et al., 2021): one evaluation per step, and steps can be undone up to rounding.
 
     z1 = 2 h - z + f_h(t0, z; w0) dt
     h1 = h + 1/2 (f_h(t0, z; w0) + f_h(t1, z1; w1)) dt,     state (h, z, f_h(t, z; w))
@@ -87,7 +87,7 @@ class ReversibleHeun(ReversibleScheme):
     order = 2.0
 
     def start(self, f_h: HiddenDrift, step: PathStep, h: Tensor) -> State:
-        """z starts as h."""
+        """The initial state, with z = h."""
         return (h, h, slope(f_h, step.t0, h, step.w0))
 
     def forward(self, f_h: HiddenDrift, step: PathStep, state: State) -> State:
@@ -99,7 +99,7 @@ class ReversibleHeun(ReversibleScheme):
         return (h + (f0 + f1) * (step.dt / 2), z1, f1)
 
     def backward(self, f_h: HiddenDrift, step: PathStep, state: State) -> State:
-        """The same two equations solved for h and z."""
+        """The same two equations, solved for h and z."""
         h1, z1, f1 = state
         if step.ends_at_reset:
             f1 = slope(f_h, step.t1, z1, step.w1)
@@ -109,7 +109,7 @@ class ReversibleHeun(ReversibleScheme):
 
 
 def take_steps(f_h: HiddenDrift, scheme: HiddenScheme, steps: Sequence[PathStep], state: State) -> State:
-    """One step after the other."""
+    """Take the steps in order and return the final state."""
     for step in steps:
         state = scheme.forward(f_h, step, state)
     return state

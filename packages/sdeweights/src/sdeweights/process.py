@@ -1,7 +1,7 @@
 """The partially stochastic weight process:  dw = f_q(t, w) dt + 1[t1 < t < t2] P_S g(t, w) P_S dB,  eqs. (4)-(6), (11).
 
-Weights do not depend on activations, so a path is sampled first and hidden states are carried along it afterwards
-(`sdeweights.flow`).
+Weights do not depend on activations, so a path is sampled first, and hidden states are integrated along it afterwards
+with `sdeweights.flow`.
 """
 
 from __future__ import annotations
@@ -32,17 +32,17 @@ if TYPE_CHECKING:
 
 @final
 class WeightProcess(nn.Module):
-    """Weights w_t that start at w0, drift by f_q, and are noisy on the coordinates and depths of a cut.
+    """A weight process w_t that starts at w0, has the drift f_q, and is noisy on the coordinates and depths of a cut.
 
     Args:
-        w0: initial weights, (d,). A plain tensor becomes a parameter. A parameter, frozen or not, and a tensor that
-            requires gradients are used as they are; the latter is not among `parameters()`.
+        w0: initial weights, (d,). A plain tensor becomes a parameter. A parameter (frozen or not) or a tensor that
+            requires gradients is used as it is; such a tensor is not in `parameters()`.
         drift: the whole f_q(t, w), from w of shape (..., d) to (..., d); nothing is added to it.
         prior: f_p and g. The posterior has the same g.
         cut: which weights are noisy, and when.
         w_t2: value of w_S after t2 under "fixed" (a constant) and "learned" (a parameter), (d,) or (|S|,); by default
             that of w0.
-        allow_leak: accept, on a horizontal cut, a drift through which the deterministic weights may see the noisy ones.
+        allow_leak: on a horizontal cut, accept a drift in which deterministic weights may depend on noisy ones.
 
     Example:
         >>> process = WeightProcess(torch.zeros(3), lambda t, w: -w, OrnsteinUhlenbeck(), Cut.vertical(0.25, 0.5))
@@ -94,14 +94,14 @@ class WeightProcess(nn.Module):
         """Sample weight paths.
 
         Args:
-            steps: steps of the grid over [0, 1], distributed over the phases of the cut in proportion to their lengths;
-                or the grid itself, such as `Grid.of(cut, 30).refine(2)`.
+            steps: number of steps over [0, 1], distributed over the phases of the cut in proportion to their lengths;
+                or a grid, such as `Grid.of(cut, 30).refine(2)`.
             samples: number of paths. Sample i depends only on the state of the generator and on i.
             generator: source of the noise; torch's global one by default.
-            solver: scheme of the stochastic phase: a name of `sdeweights.solvers` or a scheme. "euler" takes every
-                equation; "fused-euler" takes the paper's drift f_p + BottleneckDrift at half the cost.
-            ode_solver: scheme of deterministic phases, and of the deterministic coordinates of a horizontal cut.
-            noise: Brownian increments to use instead of new ones; their number of samples replaces `samples`.
+            solver: scheme for the stochastic phase: a name from `sdeweights.solvers` or a scheme. "euler" solves every
+                equation; "fused-euler" only the paper's drift f_p + BottleneckDrift, at half the cost.
+            ode_solver: scheme for deterministic phases, and for the deterministic coordinates of a horizontal cut.
+            noise: Brownian increments to use instead of new ones; `samples` is then ignored.
         """
         scheme, ode = find_sde_solver(solver), find_ode_solver(ode_solver)
         grid = steps.checked(self.cut) if isinstance(steps, Grid) else Grid.of(self.cut, steps)
@@ -188,7 +188,7 @@ class WeightProcess(nn.Module):
             self.w_t2 = _trained(value)
 
     def _check_fields(self) -> None:
-        """Evaluate drift and prior once, so that a wrong shape or a zero diffusion is found here and not later."""
+        """Evaluate drift and prior once, to report a wrong shape or a zero diffusion right away."""
         with torch.no_grad():
             t, w = self.w0.new_tensor(self.cut.t1), self.w0.detach()
             for name, field in (("drift", self.drift), ("prior drift", self.prior.drift)):
@@ -214,7 +214,7 @@ def _trained(w: Tensor) -> Tensor:
 
 
 def _require_like(w: Tensor, field: Field) -> None:
-    """Raise ValueError if a module is on another device than w, or entirely in another dtype."""
+    """Raise ValueError if all parameters of a module differ from w in device or dtype."""
     parameters = [p for p in field.parameters() if p.is_floating_point()] if isinstance(field, nn.Module) else []
     if parameters and all(p.dtype != w.dtype or p.device != w.device for p in parameters):
         p = parameters[0]
@@ -276,7 +276,7 @@ def _require_finite(path: WeightPath, grid: Grid) -> None:
         return
     finite = torch.isfinite(path.w.detach()).all(-1).all(0)
     if bool(finite.all()) and bool(torch.isfinite(path.kl.detach()).all()):
-        return  # it was the sum that overflowed
+        return  # only the sum overflowed
     if bool(finite.all()):
         raise NonFiniteState(f"the KL is not finite though w is; largest norm of w: {norm(path.w):.6g}")
     k = int((~finite).nonzero()[0])

@@ -1,1 +1,1 @@
-"""Classifiers: the PSDE-BNN and the other systems of the paper's Table 1."""
+"""Classifiers: the PSDE-BNN and the other systems in Table 1 of the paper."""

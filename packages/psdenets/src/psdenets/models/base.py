@@ -1,8 +1,8 @@
 """The interface of every classifier, PSDE-BNN or baseline.
 
-    p(y | x) = E_w softmax(logits(x, w)),     w ~ q; a single w if the weights are deterministic
+    p(y | x) = E_w softmax(logits(x, w)),     w ~ q, or a single w if the weights are deterministic
 
-Weights do not depend on images, so a classifier is used in two steps: `draw` samples weights, `logits` applies them.
+Weights do not depend on images, so prediction takes two steps: `draw` samples weights, and `logits` applies them.
 `forward` and `predict_proba` do both.
 """
 
@@ -28,7 +28,7 @@ class Drawn(Protocol):
 
     @property
     def kl(self) -> Tensor:
-        """KL of posterior and prior, one estimate per sample, (S,); the objective weights it by 2 kappa."""
+        """KL from posterior to prior, one estimate per sample, (S,); the objective weights it by 2 kappa."""
         ...
 
 
@@ -36,7 +36,7 @@ class ImageClassifier(nn.Module, ABC):
     """Images (N, C, H, W) in [0, 1] -> class probabilities.
 
     Args:
-        config: describes the network.
+        config: the configuration of the network.
         spec: size and classes of the images.
     """
 
@@ -52,7 +52,7 @@ class ImageClassifier(nn.Module, ABC):
 
     @abstractmethod
     def draw(self, samples: int = 1, generator: torch.Generator | None = None) -> Any:
-        """Sample weights, a `Drawn`. Sample i depends only on the state of the generator and on i."""
+        """Sample weights and return a `Drawn`. Sample i depends only on the state of the generator and on i."""
 
     @abstractmethod
     def logits(self, x: Tensor, weights: Any) -> Tensor:
@@ -63,15 +63,15 @@ class ImageClassifier(nn.Module, ABC):
         """Number of trainable parameters by kind."""
 
     def draw_in_groups(self, samples: int, generator: torch.Generator | None = None) -> Iterator[Any]:
-        """The samples of `draw`, in groups that fit into memory."""
+        """Yield the samples of `draw` in groups that fit in memory."""
         yield self.draw(samples, generator)
 
-    def shared(self, x: Tensor, weights: Any) -> Any:  # noqa: ARG002 - here samples share nothing
-        """The part of the forward pass that all weight samples share; the same for every group of samples."""
+    def shared(self, x: Tensor, weights: Any) -> Any:  # noqa: ARG002 - nothing is shared by default
+        """The part of the forward pass that all weight samples share; it is the same for every group of samples."""
         return x
 
     def rest(self, state: Any, weights: Any) -> Tensor:
-        """The remaining forward pass, from `shared` to logits (S, N, classes)."""
+        """The rest of the forward pass, from the result of `shared` to logits (S, N, classes)."""
         return self.logits(state, weights)
 
     def extra_repr(self) -> str:
@@ -79,7 +79,7 @@ class ImageClassifier(nn.Module, ABC):
         return f"{self.config.model}, images {self.spec.size}, {len(self.spec.classes)} classes"
 
     def head_kl(self) -> Tensor:
-        """KL of a Gaussian last layer, a scalar that `Drawn.kl` does not include; not weighted by kappa."""
+        """KL of a Gaussian last layer, a scalar; not included in `Drawn.kl`, and not weighted by kappa."""
         return self.mean.new_zeros(())
 
     def normalised(self, x: Tensor) -> Tensor:
@@ -104,8 +104,8 @@ class ImageClassifier(nn.Module, ABC):
     ) -> Tensor:
         """Class probabilities averaged over weight samples, (N, classes); float64 on the CPU.
 
-        With `return_samples` those of each sample, (S, N, classes). Probabilities are averaged, not logits or
-        log-probabilities: p(y | x) above is a mean of probabilities.
+        With `return_samples`, returns those of each sample, (S, N, classes). The average is over probabilities, as in
+        the definition of p(y | x), not over logits or log-probabilities.
         """
         if samples < 1 or batch_size < 1:
             raise BadInput(f"expected samples and batch_size of at least 1, got {samples} and {batch_size}")
@@ -120,9 +120,9 @@ class ImageClassifier(nn.Module, ABC):
         generator: torch.Generator | None = None,
         after_batch: Callable[[], None] = lambda: None,
     ) -> tuple[Tensor, Tensor]:
-        """(probabilities (S, N, classes), kl (S,)) of many images under the same weight samples, in bounded memory.
+        """Probabilities (S, N, classes) and kl (S,) of many images with the same weight samples, in bounded memory.
 
-        What the samples share is computed once per batch, whatever the number of groups. Probabilities are float64
+        The part that all samples share is computed once per batch, for any number of groups. Probabilities are float64
         on the CPU.
         """
         states: list[Any] = []

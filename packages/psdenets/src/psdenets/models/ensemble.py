@@ -1,4 +1,4 @@
-"""Deep ensemble: M networks that differ by their seed; their probabilities are averaged."""
+"""Deep ensemble: M networks trained with different seeds, whose probabilities are averaged."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from psdenets.config import Config
     from psdenets.data.spec import ImageSpec
 
-_SEEDS_APART = 1000  # so that the ensembles with seeds 0 and 1 share no member
+_SEEDS_APART = 1000  # so ensembles with seeds 0 and 1 have no member in common
 
 
 class Members(NamedTuple):
@@ -26,7 +26,7 @@ class Members(NamedTuple):
 
 @final
 class Ensemble(ImageClassifier):
-    """Members are the weight samples, so there are never more samples than members."""
+    """An ensemble; its members are the weight samples, so it has at most as many samples as members."""
 
     def __init__(self, config: Config, spec: ImageSpec, members: Sequence[ImageClassifier]) -> None:
         super().__init__(config, spec)
@@ -44,13 +44,13 @@ class Ensemble(ImageClassifier):
 
 
 def untrained(config: Config, spec: ImageSpec) -> Ensemble:
-    """`--model ensemble`, with fresh members."""
+    """Build `--model ensemble`, with untrained members."""
     configs = [member_config(config, k, "") for k in range(config.system.ensemble.members)]
     return Ensemble(config, spec, [SYSTEMS[member.model].build(member, spec) for member in configs])
 
 
 def member_config(config: Config, k: int, out: str) -> Config:
-    """The config of member k: its own seed and an equal share of the time limit."""
+    """The config of member k, with its seed and an equal share of the time limit."""
     ensemble, limit = config.system.ensemble, config.training.max_seconds
     return config.replace(
         model=ensemble.member,

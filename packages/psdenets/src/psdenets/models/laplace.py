@@ -1,9 +1,9 @@
-"""Laplace approximation of the last layer: a Gaussian around the trained W, b, with the network before it fixed.
+"""Laplace approximation of the last layer: a Gaussian around the trained W and b; the rest of the network is fixed.
 
     q(W, b) = N(trained, P^-1),     P = GGN of the summed training loss + prior precision
 
-The prior precision maximises the marginal likelihood. laplace-torch fits both. The model stores the mean and a scale L
-with L L^T = P^-1, so prediction needs only torch. There are two ways to predict:
+laplace-torch computes P, and the prior precision that maximises the marginal likelihood. The model stores the mean and
+a scale L with L L^T = P^-1, so prediction only needs torch. There are two ways to predict:
 
     sampled   mean over (W, b) ~ q of softmax(W h + b)
     probit    softmax(m / sqrt(1 + pi v / 8)),   m, v mean and variance of each logit   (MacKay 1992)
@@ -45,7 +45,7 @@ class Posterior(NamedTuple):
 
 
 class LaplaceWeights(NamedTuple):
-    """Last layers of S samples; None if the variance enters in closed form."""
+    """Last layers of S samples, or None for the closed-form prediction."""
 
     head: HeadWeights | None
     kl: Tensor
@@ -68,7 +68,7 @@ class LastLayerLaplace(ImageClassifier):
         self.register_buffer("prior_precision", torch.zeros(1, dtype=torch.float64))
 
     def draw(self, samples: int = 1, generator: torch.Generator | None = None) -> LaplaceWeights:
-        """Sample last layers; with `--predictive probit`, a single closed form."""
+        """Sample last layers; with `--predictive probit` there is nothing to sample."""
         if self.config.system.laplace.predictive == "probit":
             return LaplaceWeights(None, self.mean.new_zeros(1))
         numbers = len(self.posterior_mean)
@@ -97,12 +97,12 @@ class LastLayerLaplace(ImageClassifier):
 
 
 def unfitted(config: Config, spec: ImageSpec) -> LastLayerLaplace:
-    """`--model resnet32-laplace`, before its weights are loaded."""
+    """Build `--model resnet32-laplace`, before its weights are loaded."""
     return LastLayerLaplace(config, spec, resnet_of(config, spec))
 
 
 def fitted(config: Config, spec: ImageSpec, net: ResNet, images: Images) -> LastLayerLaplace:
-    """The Laplace approximation of a trained network's last layer on its training images."""
+    """Fit the Laplace approximation of a trained network's last layer on its training images."""
     model = LastLayerLaplace(config, spec, net.eval())
     posterior = last_layer_posterior(net.head, features(model, images), images.labels, config.system.laplace.hessian)
     for name, value in zip(("posterior_mean", "posterior_scale", "prior_precision"), posterior, strict=True):
@@ -111,7 +111,7 @@ def fitted(config: Config, spec: ImageSpec, net: ResNet, images: Images) -> Last
 
 
 def resnet_in(model: ImageClassifier) -> ResNet:
-    """The network of a trained point estimate."""
+    """The ResNet inside a trained point estimate; raises TypeError for other models."""
     if not (isinstance(model, PointEstimate) and isinstance(model.net, ResNet)):
         raise TypeError(f"expected the point estimate of a ResNet, got {type(model).__name__}")
     return model.net
@@ -126,7 +126,7 @@ def features(model: LastLayerLaplace, images: Images) -> Tensor:
 
 
 def last_layer_posterior(head: nn.Linear, h: Tensor, labels: Tensor, hessian: str) -> Posterior:
-    """q(W, b), fitted by laplace-torch to features (N, d) and labels (N,)."""
+    """Fit q(W, b) to features (N, d) and labels (N,) with laplace-torch."""
     Laplace = laplace_torch()
     loader = torch.utils.data.DataLoader(torch.utils.data.TensorDataset(h, labels.to(h.device)), batch_size=_PACK)
     with warnings.catch_warnings():

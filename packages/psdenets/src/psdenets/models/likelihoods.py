@@ -1,9 +1,9 @@
-"""What the outputs of a network say about a target: its likelihood, the predictive distribution, and the metrics.
+"""Likelihoods: from the outputs of a network to the NLL of a target, the predictive distribution, and the metrics.
 
     Categorical:   p(y | logits) = softmax(logits)_y,     NLL = -log p(y | logits),  in nats
 
-Metrics are computed from float64 probabilities, and this is the only place that makes them: in float32 a probability
-underflows to 0 at a logit gap of 104, and its NLL is infinite.
+Metrics are computed from float64 probabilities, and this is the only place that computes them: in float32 a probability
+underflows to 0 at a logit gap of 104, which makes its NLL infinite.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 @runtime_checkable
 class Likelihood(Protocol):
-    """A family p(target | outputs); S weight samples, N images, K outputs per image."""
+    """A likelihood p(target | outputs), for S weight samples, N images and K outputs per image."""
 
     @property
     def name(self) -> str:
@@ -43,11 +43,11 @@ class Likelihood(Protocol):
         ...
 
     def mean_nll(self, outputs: Tensor, targets: Tensor) -> Tensor:
-        """Mean NLL over samples and images in nats, a scalar to descend on; outputs (S, N, K)."""
+        """Mean NLL in nats over samples and images, a scalar used for training; outputs (S, N, K)."""
         ...
 
     def predictive(self, outputs: Tensor) -> Tensor:
-        """Parameters of the distribution that each weight sample predicts, (S, N, ...), float64 on the CPU.
+        """Parameters of the predictive distribution of each weight sample, (S, N, ...), float64 on the CPU.
 
         Raises:
             NonFiniteState: if an output is NaN or infinite.
@@ -62,7 +62,7 @@ class Likelihood(Protocol):
 @final
 @dataclass(frozen=True)
 class Categorical:
-    """One of C classes; the outputs are C logits and the predictive distribution is C probabilities."""
+    """The categorical likelihood: the outputs are C logits, and the predictive distribution is C probabilities."""
 
     name: str = "categorical"
 
@@ -75,7 +75,7 @@ class Categorical:
         return F.cross_entropy(outputs.flatten(0, 1), targets.repeat(len(outputs)))
 
     def predictive(self, outputs: Tensor) -> Tensor:
-        """Probabilities (S, N, C). Converted on the CPU: not every accelerator has float64."""
+        """Probabilities (S, N, C), computed on the CPU because not every accelerator supports float64."""
         logits = outputs.detach().cpu().to(torch.float64)
         if not torch.isfinite(logits).all():
             raise NonFiniteState("expected finite logits, got NaN or infinity")
@@ -97,7 +97,7 @@ CATEGORICAL: Likelihood = Categorical()
 
 
 def likelihood_of(config: Config) -> Likelihood:
-    """The likelihood that `--likelihood` names."""
+    """The likelihood given by `--likelihood`."""
     name = config.system.prediction.likelihood
     likelihood = made(LIKELIHOODS, name)
     if not isinstance(likelihood, Likelihood):

@@ -2,12 +2,12 @@
 
     KL = sum_k  log(p / s_k) + (s_k^2 + m_k^2) / (2 p^2) - 1/2
 
-In training, the output of a linear layer can be drawn instead of its weights (local reparametrisation),
+During training, the output of a linear layer can be drawn instead of its weights (local reparametrisation),
 
     y = W x + b  ~  N(M x + m_b,  S^2 x^2 + s_b^2),     with independent noise for every image,
 
-which has the same distribution for each image and gradients with smaller variance. For convolutions weights are drawn:
-a convolution uses the same weights at many places of an image, so its outputs are not independent.
+which gives the same distribution for each image, and gradients with smaller variance. For convolutions we draw weights:
+a convolution uses the same weights at many positions, so its outputs are not independent.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 
 class MeanFieldWeights(NamedTuple):
-    """Weights of S samples by name, and one generator per sample if outputs are drawn instead of weights."""
+    """Weights of S samples by name, and a generator for each sample if outputs are drawn instead of weights."""
 
     values: tuple[dict[str, Tensor], ...]
     output_noise: tuple[torch.Generator | None, ...]
@@ -69,7 +69,7 @@ class MeanField(ImageClassifier):
     def draw(self, samples: int = 1, generator: torch.Generator | None = None) -> MeanFieldWeights:
         local = self.training and self.options.noise == "local"
         values, noises = [], []
-        for _ in range(samples):  # one by one, so that sample i depends only on the generator and on i
+        for _ in range(samples):  # one at a time, so sample i depends only on the generator and on i
             at = "cpu" if generator is None else generator.device
             seed = int(torch.randint(2**62, (), generator=generator, device=at))
             g = torch.Generator(self.mean.device).manual_seed(seed)
@@ -95,7 +95,7 @@ class MeanField(ImageClassifier):
 
     @contextmanager
     def _noisy_outputs(self, g: torch.Generator | None) -> Iterator[None]:
-        """Within this context, linear layers with mean weights add the noise that random weights would cause."""
+        """Context in which linear layers use mean weights and add the noise that random weights would cause."""
         layers = dict(self.net.named_modules())
         hooks = [layers[name].register_forward_hook(self._noise_of(name, g)) for name in self.linear] if g else []
         try:
@@ -115,7 +115,7 @@ class MeanField(ImageClassifier):
         return add
 
     def kl(self) -> Tensor:
-        """KL of posterior and prior, summed over all Gaussian weights; a scalar."""
+        """KL from posterior to prior, summed over all Gaussian weights; a scalar."""
         means = dict(self.net.named_parameters())
         parts = [gaussian_kl(means[name], self.log_std[_key(name)], self.options.prior_std) for name in self.names]
         return torch.stack(parts).sum()
@@ -156,14 +156,14 @@ def last_layer(config: Config, spec: ImageSpec) -> MeanField:
 
 
 def is_weight_or_bias_of_a_layer(net: nn.Module) -> Callable[[str], bool]:
-    """All parameters except those of normalisation layers, whose scales are near 1 and do not fit a prior around 0."""
+    """Select all parameters except those of normalisation layers, whose scales near 1 do not suit a prior around 0."""
     norms = (nn.BatchNorm2d, nn.GroupNorm)
     excluded = {name for name, layer in net.named_modules() if isinstance(layer, norms)}
     return lambda name: name.rpartition(".")[0] not in excluded
 
 
 def is_of_the_head(name: str) -> bool:
-    """Parameters of the last layer."""
+    """Whether a parameter belongs to the last layer."""
     return name.startswith("head.")
 
 

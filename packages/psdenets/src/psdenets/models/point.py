@@ -1,4 +1,4 @@
-"""A network with deterministic weights: all samples are equal."""
+"""Networks with deterministic weights, for which all weight samples are equal."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Repeated(NamedTuple):
 
 @final
 class PointEstimate(ImageClassifier):
-    """A single network.
+    """A classifier made of one network with deterministic weights.
 
     Args:
         config: describes the network.

@@ -1,4 +1,4 @@
-"""The prior on weight paths that the options of a run describe."""
+"""Build the prior on weight paths from the options of a run."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def prior_of(options: ProcessOptions) -> Prior:
-    """The prior of that name in `PRIORS`, or the one that `module:attribute` makes, with sigma and theta."""
+    """Build a prior with sigma and theta: a name in `PRIORS`, or a custom `module:attribute`."""
     prior = made(PRIORS, options.prior, sigma=options.sigma, theta=options.theta)
     if not isinstance(prior, Prior):
         raise BadInput(f"expected the prior {options.prior} to make an sdeweights.Prior, got {type(prior).__name__}")

@@ -43,11 +43,11 @@ if TYPE_CHECKING:
     from sdeweights import Cut
 
 
-_GROUP_NUMBERS = 2**27  # half a gigabyte of weight paths
+_GROUP_NUMBERS = 2**27  # half a gigabyte of weight paths in float32
 
 
 class Weights(NamedTuple):
-    """The weights of S samples: a path for each block, and the head's."""
+    """The weights of S samples: a path for each block, and the weights of the head."""
 
     paths: tuple[WeightPath, ...]
     head: HeadWeights
@@ -59,7 +59,7 @@ class Weights(NamedTuple):
 
 
 class Shared(NamedTuple):
-    """The part of the forward pass that all weight samples share: the blocks before `block`, and a prefix of that one.
+    """The part of the forward pass that all weight samples share: the blocks before `block`, and a prefix of `block`.
 
     If all blocks are deterministic, `block` is their number and `prefix` holds the last hidden state.
     """
@@ -70,7 +70,7 @@ class Shared(NamedTuple):
 
 @final
 class DeepBlock(nn.Module):
-    """One interval of depth: hidden drift f_h, and the process its weights follow."""
+    """One interval of depth: a hidden drift f_h and the process of its weights."""
 
     def __init__(self, config: Config, channels: int, cut: Cut, generator: torch.Generator) -> None:
         super().__init__()
@@ -93,7 +93,7 @@ class DeepBlock(nn.Module):
         return not self.process.cut.deterministic
 
     def draw(self, samples: int, generator: torch.Generator | None) -> WeightPath:
-        """Sample weight paths. Without noise there is one path, repeated."""
+        """Sample weight paths; without noise, a single path is repeated."""
         count = samples if self.noisy else 1
         path = self.process.sample(self.grid, count, generator=generator, **self.solvers)
         if count == samples:
@@ -103,11 +103,11 @@ class DeepBlock(nn.Module):
     def forward(self, h: Tensor | Prefix, path: WeightPath) -> Tensor:
         """h at the end of the block: (N, ...) if all samples agree, else (S, N, ...).
 
-        Samples that agree are computed once. If h differs between samples but the weights do not, all samples form
-        one batch.
+        Samples that agree are computed once. If h differs between samples but the weights do not, all samples are
+        processed as one batch.
 
         Args:
-            h: (N, ...) or (S, N, ...) at the start of the block, or the prefix that samples share.
+            h: (N, ...) or (S, N, ...) at the start of the block, or the prefix that all samples share.
             path: weights of S samples.
         """
         if isinstance(h, Prefix):
@@ -120,7 +120,7 @@ class DeepBlock(nn.Module):
         return torch.cat([self._flow(h[i], path[i]) for i in range(path.samples)])
 
     def shared(self, h: Tensor, path: WeightPath) -> Prefix:
-        """The steps that all samples take together."""
+        """The steps of this block that all samples share."""
         return shared_prefix(self.f_h, channels_last(h), path, self.method, self.gradient)
 
     def _flow(self, h: Tensor | Prefix, path: WeightPath) -> Tensor:
@@ -130,7 +130,7 @@ class DeepBlock(nn.Module):
 
 
 def _process(config: Config, w0: Tensor, cut: Cut, generator: torch.Generator) -> WeightProcess:
-    """f_q = f_p + net with the net's last layer zero."""
+    """The weight process with f_q = f_p + net, where the last layer of the net is initially zero."""
     prior = prior_of(config.system.process)
     drift, deterministic = config.system.process.drift, config.system.cut.drift_deterministic
     net = bottleneck(len(w0), cut, drift, deterministic, generator=generator)
@@ -139,7 +139,7 @@ def _process(config: Config, w0: Tensor, cut: Cut, generator: torch.Generator) -
 
 @torch.no_grad()
 def _try_solvers(config: Config, blocks: Sequence[DeepBlock]) -> None:
-    """Draw once if the prior or a scheme is not a default one, so that a scheme that does not fit is reported early."""
+    """Draw once if the prior or a scheme is not the default, to report an unsuitable scheme early."""
     options = config.system.process
     if options.prior in PRIORS and options.solver == options.ode_solver == ProcessOptions.solver:
         return
@@ -165,7 +165,7 @@ class Classifier(ImageClassifier):
                 for b, (shape, cut) in enumerate(zip(shapes, cuts, strict=True))
             )
             _try_solvers(config, self.deep_blocks)
-        except ValueError as error:  # a share of less than one weight, or a scheme that does not fit the equation
+        except ValueError as error:  # a share of less than one weight, or a scheme that cannot solve the equation
             hint = "; choose --solver euler --ode-solver euler" if "fused-euler" in str(error) else ""
             raise BadInput(f"{error}{hint}") from None
         self.squeezed_before = first_of_scales(config)
@@ -182,7 +182,7 @@ class Classifier(ImageClassifier):
         return self._drawn(samples, self._streams(generator))
 
     def draw_in_groups(self, samples: int, generator: torch.Generator | None = None) -> Iterator[Weights]:
-        """The samples of `draw`, in groups whose paths take at most half a gigabyte, or of one sample."""
+        """Yield the samples of `draw` in groups whose paths take at most half a gigabyte, or one sample at a time."""
         streams = self._streams(generator)
         numbers = (self.config.system.flow.steps + 1) * sum(len(b.process.w0) for b in self.deep_blocks if b.noisy)
         size = max(1, min(samples, _GROUP_NUMBERS // max(1, numbers)))
@@ -192,7 +192,7 @@ class Classifier(ImageClassifier):
     def _streams(self, generator: torch.Generator | None) -> list[torch.Generator]:
         """A generator for each block and for the head.
 
-        With a single one the second block's noise would depend on how many samples the first had drawn.
+        With a single generator, the noise of the second block would depend on how many samples the first one drew.
         """
         at = "cpu" if generator is None else generator.device
         seeds = torch.randint(2**62, (len(self.blocks) + 1,), generator=generator, device=at).tolist()
@@ -207,7 +207,7 @@ class Classifier(ImageClassifier):
         return self.from_hidden(self.prepare(x), weights)
 
     def prepare(self, x: Tensor) -> Tensor:
-        """h_0 = a(x): normalised, space-to-depth, padded with zero channels."""
+        """h_0 = a(x): normalise, apply space-to-depth, and pad with zero channels."""
         return lifted(self.normalised(x), self.config)
 
     def from_hidden(self, h: Tensor, weights: Weights) -> Tensor:
@@ -215,7 +215,7 @@ class Classifier(ImageClassifier):
         return self._through(0, h, weights)
 
     def shared(self, x: Tensor, weights: Weights) -> Shared:
-        """All blocks without noise, and the steps of the next block that all samples take together."""
+        """All blocks before the first noise, and the steps of the next block that all samples share."""
         h = self.prepare(x)
         for b, (block, path) in enumerate(zip(self.deep_blocks, weights.paths, strict=True)):
             h = space_to_depth(h) if b in self.squeezed_before else h
@@ -243,7 +243,7 @@ class Classifier(ImageClassifier):
         return self.head.kl()
 
     def parameter_counts(self) -> dict[str, int]:
-        """How many numbers are trained: w0 and theta (and w_t2), and those outside the weight process."""
+        """Number of trainable parameters: w0 and theta (and w_t2), and those outside the weight process."""
         blocks = [block.process for block in self.deep_blocks]
         return {
             "w0": sum(p.w0.numel() for p in blocks),

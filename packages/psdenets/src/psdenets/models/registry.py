@@ -1,4 +1,4 @@
-"""From a preset's name or a config to a classifier."""
+"""Build a classifier from the name of a preset or from a config."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from psdenets.systems import SYSTEMS
 
 
 def build(what: str | Config, spec: ImageSpec | None = None) -> ImageClassifier:
-    """A fresh classifier from a preset's name or a config; `spec` is needed if the data set does not fix the images.
+    """Build an untrained classifier from a preset's name or a config; custom data sets and image folders need `spec`.
 
     Example:
         >>> model = build("mnist-ode-first")

@@ -1,7 +1,7 @@
-"""The cut of every block: that of the config, or its part of a window over the whole network.
+"""The cut and grid of every block.
 
-With `--scope network` the depth of n blocks is one interval [0, 1]. Block b covers [b/n, (b+1)/n]; its window is the
-intersection with (t1, t2), rescaled to [0, 1].
+By default every block has the cut of the config. With `--scope network`, the depth of n blocks is one interval [0, 1]:
+block b covers [b/n, (b+1)/n], and its window is the intersection with (t1, t2), rescaled to [0, 1].
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ def cuts_of(config: Config) -> tuple[Cut, ...]:
 
 
 def grid_of(config: Config, cut: Cut) -> Grid:
-    """The steps of a block, two at least in its stochastic phase where there are enough of them.
+    """The grid of a block, with at least two steps in its stochastic phase if there are enough steps.
 
-    h takes Euler steps with the weights at their left ends. Where a single noisy step ends at t = 1 or at a reset, no
-    step of h would begin with noisy weights, and all samples would predict the same.
+    h takes Euler steps with the weights at their left ends. If there were a single noisy step and it ended at t = 1 or
+    at a reset, no step of h would start from noisy weights, and all samples would make the same prediction.
 
-    Example: six steps with the last tenth of depth noisy are four and two, not five and one.
+    Example: with the last tenth of the depth noisy, six steps are split into four and two, not five and one.
         >>> [phase.steps for phase in grid_of(Config(steps=6), Cut.ode_first(0.1)).phases]
         [4, 2]
     """
@@ -49,7 +49,7 @@ def grid_of(config: Config, cut: Cut) -> Grid:
 
 
 def _local(t1: float, t2: float, stochastic: float, at_t2: str) -> Cut:
-    """The window inside one block. If it extends to the end of the block, there is nothing left to reset."""
+    """The cut of one block. If its window extends to the end of the block, there is nothing left to reset."""
     t1, t2 = (min(max(_snapped(t), 0.0), 1.0) for t in (t1, t2))
     if t1 == t2:
         return Cut.none()
@@ -57,5 +57,5 @@ def _local(t1: float, t2: float, stochastic: float, at_t2: str) -> Cut:
 
 
 def _snapped(t: float) -> float:
-    """Rounded to 1e-12: 0.9 * 10 - 8 is not 1, and a window of 1e-15 would take a step of its own."""
+    """t rounded to 1e-12: 0.9 * 10 - 8 is not exactly 1, and a window of length 1e-15 would get its own step."""
     return round(t, 12)

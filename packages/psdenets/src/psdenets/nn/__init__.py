@@ -1,1 +1,1 @@
-"""Layers and hidden drifts; faster versions of some of them live in `psdenets.nn.fast`."""
+"""Layers and hidden drifts; `psdenets.nn.fast` has faster versions of some of them."""

@@ -1,4 +1,4 @@
-"""Activations between the layers of f_h, functions of one tensor, element by element."""
+"""Elementwise activations used between the layers of f_h."""
 
 from __future__ import annotations
 

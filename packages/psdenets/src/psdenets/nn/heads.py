@@ -1,4 +1,4 @@
-"""The last layer, features (N, d) -> logits (N, C): y = W h + b, where W and b are numbers or independent Gaussians."""
+"""The last layer, features (N, d) -> logits (N, C): y = W h + b, where W and b are fixed or independent Gaussians."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class HeadWeights(NamedTuple):
 
 
 class Head(nn.Module, ABC):
-    """A last layer. Its weights are drawn first and applied afterwards."""
+    """A last layer; its weights are drawn first, then applied."""
 
     def __init__(self, d: int, classes: int, generator: torch.Generator) -> None:
         super().__init__()
@@ -36,7 +36,7 @@ class Head(nn.Module, ABC):
 
     @abstractmethod
     def draw(self, samples: int, generator: torch.Generator | None) -> HeadWeights:
-        """Weights of `samples` samples."""
+        """Draw weights for `samples` samples."""
 
     @abstractmethod
     def kl(self) -> Tensor:
@@ -50,7 +50,7 @@ class Head(nn.Module, ABC):
 
 @final
 class DeterministicHead(Head):
-    """W and b are numbers."""
+    """A last layer with deterministic W and b."""
 
     def draw(self, samples: int, generator: torch.Generator | None) -> HeadWeights:  # noqa: ARG002 - nothing to draw
         return HeadWeights(self.weight[None], self.bias[None])
@@ -61,7 +61,7 @@ class DeterministicHead(Head):
 
 @final
 class MeanFieldHead(Head):
-    """W and b are independent N(mean, std^2) under a N(0, prior_std^2) prior.
+    """A last layer whose W and b are independent N(mean, std^2) with the prior N(0, prior_std^2).
 
     The defaults, prior_std 0.1 and initial std e^-4, are those of the published code.
     """
@@ -75,7 +75,7 @@ class MeanFieldHead(Head):
         self.bias_log_std = nn.Parameter(torch.full((classes,), log_std))
 
     def draw(self, samples: int, generator: torch.Generator | None) -> HeadWeights:
-        # one sample after the other, so that sample i depends only on the generator and on i
+        # one sample at a time, so sample i depends only on the generator and on i
         pairs = [(normal_like(self.weight, generator), normal_like(self.bias, generator)) for _ in range(samples)]
         weight = self.weight + self.weight_log_std.exp() * torch.stack([w for w, _ in pairs])
         bias = self.bias + self.bias_log_std.exp() * torch.stack([b for _, b in pairs])

@@ -1,10 +1,10 @@
-"""Hidden drifts f_h(t, h; w), (N, C, H, W) -> the same shape; w_t holds all of their weights and biases.
+"""Hidden drifts f_h(t, h; w), (N, C, H, W) -> the same shape; w_t holds all weights and biases.
 
     strided   conv 3x3, conv 3x3 / 2, transposed conv 3x3 x 2, conv 3x3     the paper's
     3-1-3     conv 3x3, conv 1x1, conv 3x3
     3-3       conv 3x3, conv 3x3
 
-The activation comes between layers, and time is an extra input channel of every layer.
+There is an activation between layers, and time is an extra input channel of every layer.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from psdenets.registries import HIDDEN_DRIFTS
 
 
 def strided(channels: int, width: int, activation: AddMap, generator: torch.Generator) -> TimedSequence:
-    """The paper's f_h. Any height and width will do: odd ones are halved rounding up, and restored."""
+    """The paper's f_h. Works for any height and width: odd sizes are halved rounding up, and later restored."""
     return TimedSequence(
         {
             "first": TimedConv(channels, width, add=activation, generator=generator),
@@ -38,7 +38,7 @@ def strided(channels: int, width: int, activation: AddMap, generator: torch.Gene
 def convolutions(
     channels: int, width: int, activation: AddMap, generator: torch.Generator, kernels: tuple[int, ...]
 ) -> TimedSequence:
-    """Convolutions of the given odd kernel sizes. Run directories depend on their names, layers.0, layers.1, ..."""
+    """Convolutions with the given odd kernel sizes. Run directories rely on their names, layers.0, layers.1, ..."""
     sizes = [channels, *[width] * (len(kernels) - 1), channels]
     adds = [*[activation] * (len(kernels) - 1), None]
     layers = {
@@ -54,9 +54,9 @@ three_three = partial(convolutions, kernels=(3, 3))
 def hidden_drift(
     name: str, channels: int, width: int, activation: str, generator: torch.Generator, *, fuse: bool = False
 ) -> nn.Module:
-    """The f_h of that name in `HIDDEN_DRIFTS`, or the one that `module:attribute` makes, with new random weights.
+    """Build an f_h with random weights: a name in `HIDDEN_DRIFTS`, or a custom `module:attribute`.
 
-    A user's own is given the activation as a function of one tensor; those of psdenets fuse it with what precedes it.
+    A custom f_h receives the activation as a function of one tensor; our own fuse it with the preceding operation.
 
     Example:
         >>> f_h = hidden_drift("strided", 1, 32, "softplus", torch.Generator())

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def space_to_depth(h: Tensor) -> Tensor:
-    """Half the height and width, four times the channels."""
+    """Halve height and width, and multiply the channels by four."""
     if h.shape[-2] % 2 or h.shape[-1] % 2:
         raise ValueError(f"expected even height and width for space-to-depth, got {h.shape[-2]} x {h.shape[-1]}")
     return F.pixel_unshuffle(h, 2)
@@ -47,7 +47,7 @@ def first_of_scales(config: Config) -> frozenset[int]:
 
 
 def block_shapes(config: Config, spec: ImageSpec) -> list[tuple[int, int, int]]:
-    """(channels, height, width) of h in every block. Raises `BadInput` if a side cannot be halved often enough."""
+    """(channels, height, width) of h in every block; raises `BadInput` if a side cannot be halved often enough."""
     net, flow = config.system.net, config.system.flow
     halvings = flow.squeeze_input + len(net.scales) - 1
     if spec.height % 2**halvings or spec.width % 2**halvings:

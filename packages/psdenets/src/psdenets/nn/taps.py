@@ -1,8 +1,8 @@
-"""The taps of a kernel that each pixel of a convolution sees: zero padding cuts the kernel at the borders.
+"""Which kernel taps contribute to each pixel of a convolution; zero padding cuts off taps at the borders.
 
     map[i, j] = sum_ab R[i, a] C[j, b] V[a, b]      for a kernel V and an image of ones
 
-R and C hold zeros and ones, one row per pixel of an axis and one column per tap.
+R and C contain zeros and ones, with one row per pixel along an axis and one column per tap.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ Pair = tuple[int, int]
 
 
 class Taps(NamedTuple):
-    """The taps of a kernel that each pixel of a result of this size sees: zeros and ones, (H W, k k)."""
+    """Zeros and ones, (H W, k k): which kernel taps contribute to each pixel of a result of this size."""
 
     size: Pair
     seen: Tensor
@@ -26,7 +26,7 @@ class Taps(NamedTuple):
 
 @lru_cache(maxsize=256)
 def taps_seen(size: Pair, k: int, stride: int, dtype: torch.dtype, device: torch.device) -> Taps:
-    """Taps of a convolution. Along each axis, pixel i sees tap a if  0 <= i stride + a - k // 2 < n."""
+    """Taps of a convolution. Along each axis, tap a contributes to pixel i if  0 <= i stride + a - k // 2 < n."""
 
     def along(n: int) -> Tensor:
         at = torch.arange(0, n, stride)[:, None] + torch.arange(k) - k // 2
@@ -37,7 +37,7 @@ def taps_seen(size: Pair, k: int, stride: int, dtype: torch.dtype, device: torch
 
 @lru_cache(maxsize=256)
 def taps_reached(size: Pair, k: int, dtype: torch.dtype, device: torch.device) -> Taps:
-    """Taps of a transposed convolution with stride 2. Tap a reaches pixel i from pixel j if  2 j = i + k // 2 - a."""
+    """Taps of a transposed convolution with stride 2. Tap a maps pixel j to pixel i if  2 j = i + k // 2 - a."""
 
     def along(n: int) -> Tensor:
         twice = torch.arange(n)[:, None] + k // 2 - torch.arange(k)
@@ -47,7 +47,7 @@ def taps_reached(size: Pair, k: int, dtype: torch.dtype, device: torch.device) -
 
 
 def _along_both_axes(rows: Tensor, columns: Tensor, dtype: torch.dtype, device: torch.device) -> Taps:
-    """Taps of pixels from taps along each axis, (H, k) and (W, k)."""
-    with torch.inference_mode(False):  # cached tensors must work in training, even if inference asks for them first
+    """Taps per pixel, combined from the taps along each axis, (H, k) and (W, k)."""
+    with torch.inference_mode(False):  # cached tensors must work in training, even if created during inference
         seen = torch.einsum("ia,jb->ijab", rows.to(device, dtype), columns.to(device, dtype))
         return Taps((len(rows), len(columns)), seen.flatten(2).flatten(0, 1).contiguous())

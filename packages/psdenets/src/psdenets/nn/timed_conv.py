@@ -3,17 +3,17 @@
     conv([h, t 1]; [W, V]) + b  =  conv(h; W) + conv(t 1; V) + b
 
 The second term does not depend on h, so it is computed once per batch and no channel is concatenated. It is not
-constant over the image, because zero padding cuts the kernel at the borders. The matrix of zeros and ones in
-`psdenets.nn.taps` says which taps a pixel sees, and the map is a product with it.
+constant over the image, because zero padding cuts off part of the kernel at the borders. It is computed as a product
+with the matrix of zeros and ones in `psdenets.nn.taps`, which says which taps contribute to each pixel.
 
 Order of the weights. The flat weight vector of a layer is [weight, time_weight, bias], each in row-major order:
 
     TimedConv            weight (out, k, k, in)     time_weight (out, 1, k, k)     bias (out,)
     TimedConvTranspose   weight (in, k, k, out)     time_weight (1, out, k, k)     bias (out,)
 
-Kernels are stored channels last, the layout in which convolutions on a CPU are fastest: along a weight path they are
-views of the flat vector, different at every step, and are never copied. `layer.kernel` is the kernel in PyTorch's
-order, and `weight = kernel.permute(0, 2, 3, 1)`. Run directories depend on this order.
+Kernels are stored channels last, the fastest layout for convolutions on a CPU. Along a weight path they are views of
+the flat vector, different at every step, and are never copied. `layer.kernel` is the kernel in PyTorch's order:
+`weight = kernel.permute(0, 2, 3, 1)`. Run directories depend on this order.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ AddMap = Callable[[Tensor, Tensor], Tensor]
 
 @final
 class TimedConv(nn.Module):
-    """Convolution of [h, t], (N, in, H, W) -> (N, out, ceil(H / stride), ceil(W / stride)), and an activation.
+    """Convolution of [h, t] and activation: (N, in, H, W) -> (N, out, ceil(H / stride), ceil(W / stride)).
 
     It has out * ((in + 1) k^2 + 1) weights.
 
@@ -88,7 +88,7 @@ class TimedConv(nn.Module):
 class TimedConvTranspose(nn.Module):
     """Transposed convolution of [h, t] with stride 2, (N, in, ceil(H / 2), ceil(W / 2)) -> (N, out, H, W).
 
-    It undoes the halving of a `TimedConv` with stride 2. Arguments are those of `TimedConv`.
+    It restores the size halved by a `TimedConv` with stride 2. It takes the same arguments as `TimedConv`.
     """
 
     def __init__(
@@ -108,7 +108,7 @@ class TimedConvTranspose(nn.Module):
         return _in_usual_order(self.weight)
 
     def forward(self, t: Tensor, h: Tensor, size: Pair) -> Tensor:
-        """The result at time t, of height and width `size`: even and odd sizes differ in one row of output padding."""
+        """The result at time t, with height and width `size`; even and odd sizes differ in one row of padding."""
         padding = self.k // 2
         rows, columns = (n - ((m - 1) * 2 - 2 * padding + self.k) for n, m in zip(size, h.shape[-2:], strict=True))
         out = F.conv_transpose2d(h, self.kernel, None, 2, padding, (rows, columns))
@@ -122,7 +122,7 @@ class TimedConvTranspose(nn.Module):
 
 @final
 class TimedSequence(nn.Module):
-    """Named layers one after the other. Transposed convolutions restore the height and width of the input."""
+    """A sequence of named layers, in which transposed convolutions restore the height and width of the input."""
 
     def __init__(self, layers: Mapping[str, nn.Module]) -> None:
         super().__init__()
@@ -149,18 +149,18 @@ def _activated(activation: Activation, x: Tensor, m: Tensor) -> Tensor:
 
 
 def _plus(x: Tensor, m: Tensor) -> Tensor:
-    """x + m, by the version with the faster gradient if one is needed."""
+    """x + m, using the version with the faster gradient if gradients are enabled."""
     return add(x, m) if torch.is_grad_enabled() and enabled() else x + m
 
 
 def time_map(t: Tensor, time_weight: Tensor, bias: Tensor, taps: Taps) -> Tensor:
-    """What time and bias add to each pixel, (out, H, W), channels last in memory.
+    """The contribution of time and bias to each pixel, (out, H, W), channels last in memory.
 
     Args:
         t: time, a scalar.
         time_weight: one kernel per output channel, (out, 1, k, k) or (1, out, k, k).
         bias: (out,).
-        taps: the taps that each pixel sees.
+        taps: the taps that contribute to each pixel.
     """
     rows = torch.addmm(bias, taps.seen, (t * time_weight.reshape(len(bias), -1)).t())
     return rows.view(*taps.size, len(bias)).permute(2, 0, 1)

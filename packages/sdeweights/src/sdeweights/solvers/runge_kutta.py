@@ -1,7 +1,7 @@
 """Explicit Runge-Kutta schemes:  k_i = f(c_i, x + dt sum_j a_ij k_j),   x1 = x + dt sum_i b_i k_i.
 
-One family for the weights, dw = f(t, w) dt, and for the hidden state along them, dh = f(t, h, w) dt. Whatever f takes
-besides the state is given at both ends of a step; at the fraction c_i of the step it is interpolated linearly.
+The same schemes integrate the weights, dw = f(t, w) dt, and the hidden state along them, dh = f(t, h, w) dt. The other
+arguments of f are given at both ends of a step, and interpolated linearly at the fraction c_i of the step.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ Ends = tuple[Any, Any]  # an argument of f at both ends of a step
 
 @dataclass(frozen=True)
 class RungeKutta:
-    """An explicit scheme by its coefficients.
+    """An explicit scheme, given by its coefficients.
 
     Attributes:
         order: order of convergence.
         c: fractions of the step at which f is evaluated.
-        a: for each stage, the coefficients of the stages before it.
-        b: coefficients of the step itself.
+        a: for each stage, the coefficients of the earlier stages.
+        b: coefficients of the stages in the final step.
     """
 
     order: float
@@ -38,11 +38,11 @@ class RungeKutta:
 
     @cached_property
     def left_only(self) -> bool:
-        """Whether a step evaluates f at its left end only."""
+        """Whether a step only evaluates f at its left end."""
         return self.c == (0.0,)
 
     def step(self, f: Callable[..., Tensor], x: Tensor, dt: float, t: Ends, *along: Ends) -> Tensor:
-        """x at the end of a step of length dt of  dx = f(t, x, *along) dt."""
+        """Take one step of length dt of  dx = f(t, x, *along) dt,  and return x at its end."""
         slopes: list[Tensor] = []
         for c, row in zip(self.c, self.a, strict=True):
             at = _moved(x, slopes, row, dt)
@@ -50,7 +50,7 @@ class RungeKutta:
         return _moved(x, slopes, self.b, dt)
 
     def solve(self, f: Field, w: Tensor, times: Sequence[float]) -> Tensor:
-        """States of dw = f(t, w) dt at all `times`: (s, n + 1, d) for w of shape (s, d)."""
+        """Solve dw = f(t, w) dt from w, (s, d), and return the states at all `times`, (s, n + 1, d)."""
         states = [w]
         ts = torch.tensor(times, dtype=w.dtype, device=w.device).unbind()
         for (t0, t1), (start, stop) in zip(itertools.pairwise(ts), itertools.pairwise(times), strict=True):
@@ -69,7 +69,7 @@ def slope(f: Callable[..., Tensor], t: Tensor, x: Tensor, *along: Tensor) -> Ten
 
 
 def between(x0: Any, x1: Any, c: float) -> Any:
-    """Linear interpolation; the ends themselves at c = 0 and c = 1."""
+    """Linear interpolation; returns x0 and x1 themselves at c = 0 and c = 1."""
     return x0 if c == 0 else x1 if c == 1 else (x0 + x1) / 2 if c == 0.5 else torch.lerp(x0, x1, c)
 
 

@@ -2,10 +2,10 @@
 
     R-hat = sqrt(var_total / var_within)  over half chains,     ESS = n / (1 + 2 sum_k rho_k)
 
-R-hat near 1 means that chains with different starts agree. The weights of a network need not mix: permuting hidden
-units, or flipping the signs of one unit's weights, does not change the posterior, so chains may stay in different
-copies of the same mode. Mixing matters in function space: for the log posterior and the probabilities of held-out
-images.
+An R-hat near 1 means that chains with different starting points agree. The weights of a network need not mix: permuting
+hidden units, or flipping the signs of one unit's weights, does not change the posterior, so chains may stay in
+different copies of the same mode. What matters is mixing in function space: of the log posterior, and of the
+probabilities of held-out images.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _TIME_UNITS = (("years", 365.25 * 86400), ("days", 86400.0), ("h", 3600.0), ("mi
 
 
 class Mixing(NamedTuple):
-    """R-hat and effective sample size of many quantities: the worst and the median."""
+    """Worst and median R-hat and effective sample size over many quantities."""
 
     max_rhat: float
     median_rhat: float
@@ -40,7 +40,7 @@ class Mixing(NamedTuple):
 
 
 def pyro_module(name: str) -> Any:
-    """A module of pyro, for example `pyro_module("ops.stats")`. This is the only place that imports pyro."""
+    """Import a module of pyro, e.g. `pyro_module("ops.stats")`. This is the only place that imports pyro."""
     try:
         importlib.import_module("pyro")
         return importlib.import_module(f"pyro.{name}")
@@ -56,7 +56,7 @@ def split_rhat(values: Tensor) -> Tensor:
 
 
 def effective_sample_size(values: Tensor) -> Tensor:
-    """Number of independent draws that would estimate the mean as well, (chains, draws, k) -> (k,).
+    """Number of independent draws that would estimate the mean equally well, (chains, draws, k) -> (k,).
 
     Draws that alternate around the mean estimate it better than independent ones. As in Stan, the result for n draws
     is at most n log10 n, because the estimator has a pole nearby, at 1 + 2 sum rho = 0.
@@ -71,7 +71,7 @@ def effective_sample_size(values: Tensor) -> Tensor:
 
 
 def mixing(values: Tensor) -> Mixing:
-    """Worst and median R-hat and effective sample size of the k quantities of (chains, draws, k)."""
+    """Worst and median R-hat and effective sample size of k quantities, given as (chains, draws, k)."""
     rhat, ess = split_rhat(values), effective_sample_size(values)
     return Mixing(rhat.max().item(), rhat.quantile(0.5).item(), ess.min().item(), ess.quantile(0.5).item())
 
@@ -88,7 +88,7 @@ def _check(values: Tensor) -> None:
 
 @dataclass(frozen=True)
 class Cost:
-    """Number of images, number of gradients of a log density over all of them, and seconds per image and gradient."""
+    """The cost of a run: number of images, number of full-batch gradients, and seconds per image and gradient."""
 
     images: int
     gradients: int
@@ -96,7 +96,7 @@ class Cost:
 
     @property
     def seconds(self) -> float:
-        """images x gradients x seconds per image."""
+        """Total time: images x gradients x seconds per image."""
         return self.images * self.gradients * self.seconds_per_image
 
     def __str__(self) -> str:
@@ -104,12 +104,12 @@ class Cost:
 
 
 def cost_of(hmc: HmcOptions, images: int, seconds_per_image: float) -> Cost:
-    """chains x (warmup + draws) x leapfrog gradients; the search for a first step size adds a few dozen per chain."""
+    """The cost of chains x (warmup + draws) x leapfrog gradients; finding a step size adds a few dozen per chain."""
     return Cost(images, hmc.chains * (hmc.warmup + hmc.draws) * hmc.leapfrog, seconds_per_image)
 
 
 def full_size_cost(seconds_per_image: float) -> Cost:
-    """Cost of HMC over a ResNet-20-FRN on CIFAR-10 as Izmailov et al. (2021) ran it on 512 TPU cores, on this machine.
+    """What the HMC run of Izmailov et al. (2021), a ResNet-20-FRN on CIFAR-10 on 512 TPU cores, would cost here.
 
     Their Table 3: 3 chains of 50 + 240 trajectories of length pi sqrt(1/5) / 2 in steps of 1e-5, 70,248 gradients each,
     over 40,960 images. At 10 ms per image for a forward and backward pass, that takes 793 years.
@@ -121,7 +121,8 @@ def full_size_cost(seconds_per_image: float) -> Cost:
 def seconds_per_gradient(log_density: Callable[[Tensor], Tensor], w: Tensor, repeats: int = 100) -> float:
     """Mean wall time of a gradient of a log density at w over `repeats` gradients, after one warm-up.
 
-    A mean of many and not a median of a few: on a shared machine, other programs slow down some of them.
+    It uses a mean of many rather than a median of a few, because other programs slow down some of them on a shared
+    machine.
     """
     at = w.detach().clone().requires_grad_()
     torch.autograd.grad(log_density(at), at)
@@ -132,13 +133,13 @@ def seconds_per_gradient(log_density: Callable[[Tensor], Tensor], w: Tensor, rep
 
 
 def refusal(dataset: str, cost: Cost, limit: float = _TWO_HOURS) -> None:
-    """Raise BadInput with the estimate if a run would take longer than `limit` seconds."""
+    """Raise BadInput with the estimated cost if a run would take longer than `limit` seconds."""
     if cost.seconds > limit:
         raise BadInput(f"expected a data set on which HMC takes at most {duration(limit)}, got {dataset}: {cost}")
 
 
 def duration(seconds: float) -> str:
-    """Seconds in a readable unit: 41 h, 3.2 days, 790 years."""
+    """Format seconds in a readable unit: 41 h, 3.2 days, 790 years."""
     unit, length = next((u for u in _TIME_UNITS if seconds >= 2 * u[1]), _TIME_UNITS[-1])
     value = seconds / length
     return f"{value:,.0f} {unit}" if value >= 10 or value == round(value) else f"{value:.1f} {unit}"

@@ -1,9 +1,9 @@
-"""Hamiltonian Monte Carlo from a density on R^d, using pyro.
+"""Sample a density on R^d by Hamiltonian Monte Carlo, using pyro.
 
     H(w, r) = -log density(w) + 1/2 r^T M^{-1} r,     M diagonal
 
-A transition draws a momentum r ~ N(0, M), follows H for a number of leapfrog steps, and accepts the end point with
-probability min(1, exp(H before - H after)).
+A transition draws a momentum r ~ N(0, M), takes a number of leapfrog steps, and accepts the end point with probability
+min(1, exp(H before - H after)).
 """
 
 from __future__ import annotations
@@ -52,19 +52,19 @@ def sample_chain(
     seed: int,
     after_draw: Callable[[], None] = nothing,
 ) -> Chain:
-    """Draws of one chain of HMC from a density on R^d, started at w0; step size and M adapt during warm-up.
+    """Sample one HMC chain from a density on R^d, starting at w0; step size and M adapt during warm-up.
 
-    A trajectory has `leapfrog` steps of any size; by itself pyro would keep the length computed from its first guess of
-    the step size and vary the number of steps. With number and size fixed, a direction whose period equals the length
-    of the trajectory barely moves, and if half its period does, its square barely moves: a low effective sample size
-    shows this, and a different `leapfrog` fixes it. The same seed gives the same bits, and torch's global generator is
-    left unchanged.
+    A trajectory always has `leapfrog` steps. (By default, pyro fixes its length from the first guess of the step size
+    and varies the number of steps.) After warm-up both the number and the size of the steps are fixed. A direction
+    whose period equals the length of the trajectory then barely moves, and if half its period does, its square barely
+    moves; a low effective sample size reveals this, and a different `leapfrog` fixes it. The same seed gives the same
+    bits, and torch's global generator is left unchanged.
 
     Args:
-        log_density: differentiable, (d,) -> scalar; need not be normalised.
+        log_density: differentiable function (d,) -> scalar; it need not be normalised.
         w0: (d,), float64 on the CPU.
-        warmup: transitions that adapt and are discarded.
-        draws: transitions that are kept.
+        warmup: number of transitions used for adaptation and discarded.
+        draws: number of transitions to keep.
         leapfrog: steps per transition, each with one gradient.
         seed: seed of momenta and acceptances.
         after_draw: called after every transition, including warm-up; an exception ends the chain.
@@ -100,7 +100,7 @@ def _check_start(log_density: LogDensity, w0: Tensor) -> None:
 
 
 class _Potential:
-    """U(w) = -log density(w). Counts gradients: pyro lets w require grad whenever it computes one."""
+    """U(w) = -log density(w). Counts gradients: w requires grad whenever pyro computes one."""
 
     def __init__(self, log_density: LogDensity) -> None:
         self.log_density, self.gradients = log_density, 0

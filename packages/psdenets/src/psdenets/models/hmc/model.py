@@ -1,10 +1,11 @@
-"""A small network whose weights are drawn from the posterior itself, not from an approximating family.
+"""A small network whose weights are drawn from the exact posterior, not from an approximating family.
 
     log p(w | D) = sum_n log softmax(y(x_n, w))[label_n] + log N(w; 0, prior_std^2 I) - log p(D)
     y(x, w) = W2 tanh(W1 x / sqrt(p) + b1) / sqrt(H) + b2,     p pixels, H hidden units
 
-Every weight and bias has the prior N(0, prior_std^2), because the network divides by the roots of the fan-in. So
-prior_std is of order 1 and HMC sees a single scale. A gradient is a pass over all images, so data sets must be small.
+Every weight and bias has the prior N(0, prior_std^2), because the network divides by the square root of the fan-in. So
+prior_std is of order 1, and all weights have the same scale. A gradient takes a pass over all images, so data sets must
+be small.
 """
 
 from __future__ import annotations
@@ -90,15 +91,15 @@ class Draws(NamedTuple):
 
     @property
     def kl(self) -> Tensor:
-        """Zeros (S,): nothing is fitted, so nothing is penalised."""
+        """Zeros (S,): there is no variational posterior, so there is no KL."""
         return self.weights.new_zeros(len(self.weights))
 
 
 @final
 class HMC(ImageClassifier):
-    """A perceptron with `width` hidden units whose weights are posterior draws.
+    """A perceptron with `width` hidden units, whose weight samples are posterior draws.
 
-    The draws of a new model are zero; `run_chains` computes draws and `keep` stores them.
+    A new model's draws are zero; `run_chains` computes draws and `keep` stores them.
     """
 
     draws: Tensor
@@ -116,8 +117,8 @@ class HMC(ImageClassifier):
     def draw(self, samples: int = 1, generator: torch.Generator | None = None) -> Draws:  # noqa: ARG002 - drawn before
         """Stored posterior draws, spread evenly over chains and time.
 
-        Sample i comes from chain i mod chains. Times are in the order of their reversed binary digits: 0, 1/2, 1/4, 3/4
-        of a chain and so on. So the first S samples are spread out for every S, and sample i depends only on i.
+        Sample i comes from chain i mod chains. Positions within a chain are in bit-reversed order: 0, 1/2, 1/4, 3/4 of
+        the chain, and so on. So the first S samples are spread out for every S, and sample i depends only on i.
         """
         chains, times, _ = self.draws.shape
         if not 1 <= samples <= chains * times:
@@ -132,7 +133,7 @@ class HMC(ImageClassifier):
         return self.network(weights.weights, self.features(x))
 
     def features(self, x: Tensor) -> Tensor:
-        """Normalised pixels (N, p) in the precision of the draws, stored by pixel: gradients are a third faster."""
+        """Normalised pixels (N, p) in the dtype of the draws, stored by column: gradients are a third faster."""
         return self.normalised(x.to(self.draws.dtype)).flatten(1).mT.contiguous().mT
 
     def parameter_counts(self) -> dict[str, int]:
@@ -146,7 +147,7 @@ class HMC(ImageClassifier):
 
     @torch.no_grad()
     def mixing(self, x: Tensor, labels: Tensor, held_out: Tensor) -> dict[str, Mixing]:
-        """Mixing of the log posterior given the training images, of log-probabilities of others, and of the weights.
+        """Mixing of the training log posterior, of log-probabilities of held-out images, and of the weights.
 
         The first two are in function space and must mix. The weights need not: see `diagnostics`.
         """

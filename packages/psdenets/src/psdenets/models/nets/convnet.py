@@ -57,7 +57,7 @@ class ConvNet(nn.Module):
 
 
 def convnet_of(config: Config, spec: ImageSpec) -> ConvNet:
-    """The convolutional network of a config, with fresh weights."""
+    """Build the convolutional network of a config, with random weights."""
     net = config.system.net
     with seeded(config.seed, "network"):
         return ConvNet((spec.channels, spec.height, spec.width), outputs_of(config, spec), net.scales, net.width)

@@ -56,7 +56,7 @@ class ODENet(nn.Module):
 
 
 def odenet_of(config: Config, spec: ImageSpec) -> ODENet:
-    """The ODENet of a config, with fresh weights."""
+    """Build the ODENet of a config, with random weights."""
     with seeded(config.seed, "network"):
         return ODENet(config, spec)
 
@@ -71,7 +71,7 @@ def _drift(config: Config, channels: int, g: torch.Generator) -> nn.Module:
 
 
 def solved(f_h: nn.Module, h0: Tensor, flow: FlowOptions) -> Tensor:
-    """h at t = 1: `flow.steps` steps of a fixed scheme, or as many as an adaptive one needs."""
+    """h at t = 1, after `flow.steps` steps of a fixed-step scheme, or as many as an adaptive scheme needs."""
     ends = torch.tensor([0.0, 1.0], dtype=h0.dtype, device=h0.device)
     if flow.adaptive:
         path = odeint(f_h, h0, ends, method=flow.method(), rtol=flow.rtol, atol=flow.atol)

@@ -2,8 +2,8 @@
 
     block:   h -> relu(s(h) + norm(conv(relu(norm(conv(h))))))
 
-Each scale after the first halves height and width and doubles the channels; there s(h) takes every second pixel and
-pads with zero channels, so that shortcuts have no weights. With 5-5-5 blocks it has 32 layers: ResNet32.
+Each scale after the first halves height and width and doubles the channels. There, s(h) takes every second pixel and
+pads with zero channels, so shortcuts have no weights. With 5-5-5 blocks there are 32 layers: ResNet32.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ class ResNet(nn.Module):
         classes: number of outputs.
         blocks: number of blocks per scale.
         width: channels of the first scale.
-        norm: "batch", "group" or "none". Without normalisation the second convolution of a block starts at zero:
-            blocks start as the identity, and 32 layers can be trained.
+        norm: "batch", "group" or "none". Without normalisation the second convolution of a block is initially zero, so
+            blocks start as the identity; this makes 32 layers trainable.
 
     Example:
         >>> sum(p.numel() for p in ResNet(3, 10).parameters())
@@ -70,7 +70,7 @@ class ResNet(nn.Module):
 
 
 def resnet_of(config: Config, spec: ImageSpec) -> ResNet:
-    """The ResNet of a config, with fresh weights."""
+    """Build the ResNet of a config, with random weights."""
     net = config.system.net
     with seeded(config.seed, "network"):
         return ResNet(spec.channels, outputs_of(config, spec), net.scales, net.width, config.system.resnet.norm)
@@ -101,7 +101,7 @@ class Residual(nn.Module):
 
 
 def _conv(c_in: int, c_out: int, stride: int, norm: str) -> nn.Conv2d:
-    """3x3, initialised as by He et al. (2015); with a bias only if no normalisation follows, which would cancel it."""
+    """A 3x3 convolution, initialised as in He et al. (2015); it has no bias if normalisation would cancel it."""
     conv = nn.Conv2d(c_in, c_out, 3, stride, 1, bias=norm == "none")
     nn.init.kaiming_normal_(conv.weight, nonlinearity="relu")
     if conv.bias is not None:

@@ -6,5 +6,5 @@
     compiled    the same by torch.compile (`--compile`)                   plain: activation(x + m)
     layout      images and their gradients channels last in memory        plain: unchanged
 
-Plain and fast versions agree to rounding. Layers choose one when they are built.
+Plain and fast versions agree up to rounding. Layers choose one when they are constructed.
 """

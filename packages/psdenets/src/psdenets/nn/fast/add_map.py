@@ -1,9 +1,9 @@
-"""activation(x + m): a map m (C, H, W) is added to every image of x (N, C, H, W), and an activation follows.
+"""Compute activation(x + m), where a map m (C, H, W) is added to every image of x (N, C, H, W).
 
 The fast versions make fewer passes over memory than PyTorch's operations, mostly in the backward pass:
 
     x + m             the gradient of m is (1 ... 1) @ G, a matrix product, faster on a CPU than a sum over images
-    softplus(x + m)   y = log u,  u = 1 + exp(x + m),  dy/dx = 1 - 1/u:  u is kept, so there is one exponential in all
+    softplus(x + m)   y = log u,  u = 1 + exp(x + m),  dy/dx = 1 - 1/u:  u is stored, so there is only one exponential
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from torch.nn import functional as F
 
 
 def add(x: Tensor, m: Tensor) -> Tensor:
-    """x + m with the gradient of m as a matrix product."""
+    """x + m, with the gradient of m computed as a matrix product."""
     out: Tensor = _Add.apply(x, m)  # type: ignore[no-untyped-call]
     return out
 
 
 def softplus(x: Tensor, m: Tensor) -> Tensor:
-    """log(1 + exp(x + m)); the absolute error is the rounding error of numbers around 1."""
+    """log(1 + exp(x + m)), with the absolute rounding error of numbers around 1."""
     if x.dtype not in (torch.float32, torch.float64) or len(x) == 0:  # half precision would lose too many digits
         return F.softplus(add(x, m))
     out: Tensor = _Softplus.apply(x, m)[0]  # type: ignore[no-untyped-call]
@@ -48,7 +48,7 @@ class _Add(torch.autograd.Function):
 
 @final
 class _Softplus(torch.autograd.Function):
-    """(y, u): u is an output so that it can be saved."""
+    """(y, u): u is also an output, because only inputs and outputs can be saved."""
 
     @staticmethod
     def forward(x: Tensor, m: Tensor) -> tuple[Tensor, Tensor]:
@@ -69,7 +69,7 @@ class _Softplus(torch.autograd.Function):
         if g is None:
             return None, None
         y, u = ctx.saved_tensors
-        twice = torch.is_grad_enabled()  # a second derivative needs the graph, which y has and u has not
+        twice = torch.is_grad_enabled()  # a second derivative needs the graph, which y has and u lacks
         gx = -g * torch.expm1(-y) if twice else torch.addcdiv(g, g, u, value=-1)
         return gx, sum_over_images(gx)
 
@@ -93,5 +93,5 @@ def sum_over_images(g: Tensor) -> Tensor:
 
 
 def _in_memory_order(x: Tensor) -> Tensor:
-    """x with its axes in the order of memory: a reduction in any other order takes four times as long."""
+    """x with its axes in memory order; a reduction in any other order takes four times as long."""
     return x.permute(0, 2, 3, 1) if not x.is_contiguous() else x

@@ -1,4 +1,4 @@
-"""`--compile`: an activation and its derivative, (a(z), a'(z)) at z = x + m, in one pass over memory by torch.compile.
+"""`--compile`: compute an activation and its derivative, (a(z), a'(z)) at z = x + m, in one pass with torch.compile.
 
 The backward pass is then a single product. In float32 the logarithm of softplus is a polynomial, which compiled code
 evaluates in registers:  log(1 + e) = e P(e) on [0, 1] to 3.4e-9, with e = exp(-|z|).
@@ -19,7 +19,7 @@ from psdenets.errors import BadInput
 from psdenets.nn.fast.add_map import sum_over_images
 
 Kernel = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]
-_SHAPES = 64  # at most one kernel per image shape: layers, training batches and evaluation batches
+_SHAPES = 64  # limit on compiled kernels, one per image shape (layer, training or evaluation batch)
 
 # P, lowest power first: log(1 + e) / e interpolated at ten Chebyshev points of [0, 1].
 LOGARITHM = (
@@ -75,7 +75,7 @@ KERNELS: dict[str, Kernel] = {"softplus": softplus, "tanh": tanh, "elu": elu, "s
 
 
 def compiled_add_map(name: str) -> Callable[[Tensor, Tensor], Tensor]:
-    """The function (x, m) -> activation(x + m). Compiling a kernel for a new shape takes seconds."""
+    """The compiled function (x, m) -> activation(x + m); compiling it for a new shape takes seconds."""
     compiler = os.environ.get("CXX", "g++")
     if shutil.which(compiler) is None:
         raise BadInput(f"expected a C++ compiler for --compile, got no {compiler}; set CXX, or leave --compile out")

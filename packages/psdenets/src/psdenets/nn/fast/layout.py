@@ -1,4 +1,4 @@
-"""Images and their gradients channels last in memory, the layout in which convolutions on a CPU are fastest."""
+"""Convert images and their gradients to channels last, the fastest memory layout for convolutions on a CPU."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from psdenets.nn.fast.switch import enabled
 
 
 def channels_last(h: Tensor) -> Tensor:
-    """Images (N, C, H, W), channels last in memory on a CPU, unchanged on other devices."""
+    """Convert images (N, C, H, W) to channels last on a CPU; unchanged on other devices."""
     return h.contiguous(memory_format=torch.channels_last) if enabled() and h.device.type == "cpu" else h
 
 
 def gradient_channels_last(h: Tensor) -> Tensor:
-    """A copy of (..., N, C, H, W) whose gradient arrives channels last on a CPU.
+    """Copy (..., N, C, H, W); on a CPU its gradient is converted to channels last.
 
-    A head flattens images channels first. Without this its gradient would keep that layout through a whole block and be
-    converted at every step.
+    The head flattens images channels first. Without this conversion its gradient would keep that layout through a whole
+    block, and would be converted at every step.
     """
     if not (enabled() and h.device.type == "cpu" and h.requires_grad):
         return h
@@ -33,7 +33,7 @@ class _ChannelsLastGradient(torch.autograd.Function):
 
     @staticmethod
     def forward(h: Tensor) -> Tensor:
-        return h.clone()  # autograd forbids in-place operations on a view that is made here
+        return h.clone()  # autograd forbids in-place operations on a view created here
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Tensor], output: Tensor) -> None:

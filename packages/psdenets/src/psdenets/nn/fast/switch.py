@@ -1,4 +1,4 @@
-"""The switch between fast and plain versions: with the environment variable PSDENETS_PLAIN=1 all layers are plain."""
+"""Switch between fast and plain versions: the environment variable PSDENETS_PLAIN=1 makes all layers plain."""
 
 from __future__ import annotations
 

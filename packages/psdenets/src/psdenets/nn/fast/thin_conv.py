@@ -1,13 +1,13 @@
-"""Convolutions between thin images, of at most three channels, and wide ones, as matrix products on a CPU.
+"""Convolutions between thin images (at most three channels) and wide ones, as matrix products on a CPU.
 
-The first and the last layer of f_h are such convolutions. Libraries compute eight channels or more at a time, and half
-to nine tenths of that work is wasted here. With the k k shifts of an image as an axis, stride 1, and one row per pixel,
+The first and last layers of f_h are such convolutions. Libraries compute at least eight channels at a time, so half to
+nine tenths of their work is wasted here. With the k k shifts of an image as an axis, stride 1, and one row per pixel,
 
     thin to wide     y = shifts(x)^T K            dx = fold(K dy^T),     dK = shifts(x) dy
     wide to thin     y = fold(K x^T)              dx = shifts(dy)^T K,   dK = shifts(dy) x
 
-`shifts` copies and `fold`, its transpose, adds thin images only. PyTorch's convolution is used wherever it is as fast:
-for y from thin to wide, for dK from two or three channels to wide, and for dx from wide to thin.
+`shifts` only copies thin images, and its transpose `fold` only adds them. PyTorch's convolution is used where it is
+just as fast: for y from thin to wide, for dK from two or three channels to wide, and for dx from wide to thin.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from torch.nn import functional as F
 from psdenets.nn.fast.switch import enabled
 
 Convolution = Callable[[Tensor, Tensor], Tensor]
-_MOST = 3  # channels: from four on PyTorch's convolutions are faster
+_MOST = 3  # channels; with four or more, PyTorch's convolutions are faster
 
 
 def convolution(c_in: int, c_out: int, k: int, stride: int = 1) -> Convolution:
@@ -33,7 +33,7 @@ def convolution(c_in: int, c_out: int, k: int, stride: int = 1) -> Convolution:
 
 
 def thin_conv(h: Tensor, kernel: Tensor) -> Tensor:
-    """Convolution (N, in, H, W) -> (N, out, H, W) between a thin and a wide image, channels last on a CPU."""
+    """Convolve a thin image to a wide one or vice versa, (N, in, H, W) -> (N, out, H, W), channels last on a CPU."""
     usual = h.ndim == 4 and len(h) > 0 and h.dtype in (torch.float32, torch.float64)
     if not usual or h.device.type != "cpu" or torch.is_autocast_enabled("cpu"):
         return F.conv2d(h, kernel, None, 1, kernel.shape[-1] // 2)
@@ -46,7 +46,7 @@ def thin_conv(h: Tensor, kernel: Tensor) -> Tensor:
 
 @final
 class _ToThin(torch.autograd.Function):
-    """(N, H, W, c). The caller permutes it, so that its result supports in-place operations."""
+    """Wide to thin, (N, H, W, c); the caller permutes the result, so that it supports in-place operations."""
 
     generate_vmap_rule = True
 
@@ -87,14 +87,14 @@ class _ToWide(torch.autograd.Function):
         gh = _folded(g, weight.permute(2, 3, 1, 0)).permute(0, 3, 1, 2) if to_h else None
         if not to_weight:
             return gh, None
-        if h.shape[1] > 1:  # PyTorch is faster from two channels on
+        if h.shape[1] > 1:  # PyTorch is faster with two or more channels
             return gh, _plain_gradients(g, h, weight, (False, True))[1]
         return gh, _over_pixels(h, g, weight.shape[-1]).permute(3, 2, 0, 1)
 
 
 @final
 class _Shifts(torch.autograd.Function):
-    """(c, N, H, W) -> (k, k, c, N, H, W): the image that each tap of a kernel sees."""
+    """(c, N, H, W) -> (k, k, c, N, H, W): the shifted image that each tap of a kernel is applied to."""
 
     generate_vmap_rule = True
 
@@ -143,7 +143,7 @@ class _Fold(torch.autograd.Function):
 def _folded(wide: Tensor, taps: Tensor) -> Tensor:
     """fold(K x^T): wide (N, C, H, W) and taps (k, k, c, C) -> (N, H, W, c)."""
     n, channels, height, width = wide.shape
-    # Of all orders of these products, this one is three times as fast as the others if c = 1.
+    # If c = 1, this order of the products is three times as fast as any other.
     parts = taps.reshape(-1, channels).contiguous() @ _rows(wide).t()
     folded: Tensor = _Fold.apply(parts.view(*taps.shape[:3], n, height, width))  # type: ignore[no-untyped-call]
     return folded.permute(1, 2, 3, 0).contiguous()
