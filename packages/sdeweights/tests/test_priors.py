@@ -132,3 +132,13 @@ def test_prior_drift_that_mixes_coordinates_is_compared_at_the_left_end_of_each_
     path = WeightProcess(torch.tensor([0.0, 1.0]), drift, prior, Cut.horizontal([0])).sample(5, 3, generator=seeded())
     expected = sum(0.5 * (1 + 2 * t) ** 2 * 0.2 for t in (0.0, 0.2, 0.4, 0.6, 0.8))
     assert path.kl.tolist() == pytest.approx([expected] * 3, rel=1e-12)
+
+
+def test_repr_shows_the_numbers_of_a_prior_and_of_a_process():
+    assert repr(OrnsteinUhlenbeck(theta=2.0, sigma=0.5)) == "OrnsteinUhlenbeck(theta=2, mu=0, sigma=0.5)"
+    assert repr(Brownian(torch.ones(3))) == "Brownian(sigma=<3 values>)"
+    process = WeightProcess(
+        torch.zeros(4), lambda t, w: -w, Brownian(0.1), Cut.both(0.5, 1, [0], "continue"), allow_leak=True
+    )
+    assert "d=4, stochastic=1, cut=Cut(t1=0.5, t2=1.0, stochastic=(0,)" in repr(process)
+    assert "Brownian(sigma=0.1)" in repr(process)

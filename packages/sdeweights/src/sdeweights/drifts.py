@@ -42,6 +42,9 @@ class ConcatSquash(nn.Module):
         gate = torch.sigmoid(self.gate_slope * t + self.gate_bias)
         return gate * F.linear(x, self.weight, self.bias) + self.time_slope * t
 
+    def extra_repr(self) -> str:
+        return f"{self.weight.shape[1]}, {self.weight.shape[0]}"
+
 
 @final
 class BottleneckDrift(nn.Module):

@@ -112,12 +112,12 @@ class Prior(nn.Module):
         """g(t, w) as a tensor."""
         return torch.as_tensor(self._diffusion(t, w), dtype=w.dtype, device=w.device)
 
-    def extra_repr(self) -> str:
+    def __repr__(self) -> str:
         reversion, sigma = self.mean_reversion, self.constant_sigma
         parts = [] if reversion is None or self._drift is _zero else [f"theta={reversion[0]:g}, mu={reversion[1]:g}"]
         if sigma is not None:
             parts.append(f"sigma={sigma:g}" if isinstance(sigma, float) else f"sigma=<{len(sigma)} values>")
-        return ", ".join(parts)
+        return f"{type(self).__name__}({', '.join(parts)})"
 
     def restrict(self, indices: Tensor) -> Prior:
         """The prior restricted to the coordinates `indices`; raises ValueError unless the prior is coordinatewise."""
