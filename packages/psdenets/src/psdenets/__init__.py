@@ -5,7 +5,7 @@
     logits, kl = model(x)
     probs = model.predict_proba(x, samples=10)
 
-Names are imported on first use, so that `psdenets train --help` does not wait for torch.
+Names are imported on first use, so `psdenets train --help` does not wait for torch.
 """
 
 from __future__ import annotations

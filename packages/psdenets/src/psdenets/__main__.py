@@ -1,4 +1,4 @@
-"""`psdenets COMMAND ...`, the same as `python -m psdenets.COMMAND ...`; without a command, the list of commands."""
+"""`psdenets COMMAND ...`, the same as `python -m psdenets.COMMAND ...`; without a command it lists the commands."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ COMMANDS = {
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run a command and return its exit status; 2 for an unknown one."""
+    """Run a command and return its exit status; 2 for an unknown command."""
     arguments = sys.argv[1:] if argv is None else list(argv)
     name = arguments[0] if arguments else "--help"
     if name in ("-h", "--help"):

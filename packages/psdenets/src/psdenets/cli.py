@@ -1,4 +1,4 @@
-"""Command lines: every option of `Config` is a flag, and a mistake is one line long."""
+"""Parse command lines: every option of `Config` is a flag, and errors are reported in one line."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from psdenets.presets import values_of
 
 
 class OneLineParser(argparse.ArgumentParser):
-    """argparse that reports a mistake as `BadInput`, without the usage before it."""
+    """An argparse parser that raises `BadInput` instead of printing the usage."""
 
     def error(self, message: str) -> NoReturn:
         raise BadInput(message)
 
 
 def run(name: str, main: Callable[[Sequence[str]], int], argv: Sequence[str] | None) -> int:
-    """Call a command; a user's mistake becomes one line on standard error and exit status 2."""
+    """Call a command; for `BadInput`, print one line on standard error and return exit status 2."""
     try:
         return main(sys.argv[1:] if argv is None else argv)
     except BadInput as error:
@@ -37,7 +37,7 @@ def run(name: str, main: Callable[[Sequence[str]], int], argv: Sequence[str] | N
 
 
 class Given(NamedTuple):
-    """What a command line says: options from the `--config` file, options as flags, and the other flags."""
+    """A parsed command line: options from the `--config` file, options given as flags, and the other flags."""
 
     file: dict[str, Any]
     flags: dict[str, Any]
@@ -50,7 +50,7 @@ class Given(NamedTuple):
 
 
 def parse(argv: Sequence[str]) -> Given:
-    """The options and commands of `python -m psdenets.train`."""
+    """Parse the command line of `python -m psdenets.train`."""
     known = {**known_options(), **{alias: known_options()[name] for alias, name in ALIASES.items()}}
     parser = _parser(known)
     _refuse_unknown(parser, argv)
@@ -100,14 +100,14 @@ def _file(path: Path, known: dict[str, Known]) -> dict[str, Any]:
 
 
 def _read(option: Known, value: Any) -> Any:
-    """A value that may be spelled as text: 1e-3 is text in YAML, and `blocks: 2` a number."""
+    """Convert a value from a file to the type of its option: in YAML 1e-3 is text, and `blocks: 2` is a number."""
     if isinstance(value, str):
         return from_text(option.kind, value)
     return str(value) if option.kind is str and isinstance(value, int) and not isinstance(value, bool) else value
 
 
 def configure(given: Given) -> Config:
-    """Defaults, then those of the system, then the preset, then the config file, then the flags."""
+    """Build the config; later values win: defaults, defaults of the system, preset, config file, flags."""
     preset = given.options.get("preset")
     config = Config.read({**(values_of(preset) if preset else {}), **given.file}, **given.flags)
     for name, message in config.system.idle().items():
@@ -117,7 +117,7 @@ def configure(given: Given) -> Config:
 
 
 def _with_budget(config: Config) -> Config:
-    """--max-seconds from the run that --max-seconds-of names."""
+    """Set --max-seconds to the training time of the run given by --max-seconds-of."""
     source = None if config.system.training is None else config.training.max_seconds_of
     if source is None:
         return config

@@ -1,9 +1,9 @@
-"""Everything that determines a run, in one frozen value.
+"""The configuration of a run: one frozen value that determines everything.
 
-    Config(model="psde", cut="vertical", ratio=0.25, lr=1e-3)      options are flat when given, in files and as flags
-    config.system.cut.ratio, config.training.lr, config.seed       and nested when read
+    Config(model="psde", cut="vertical", ratio=0.25, lr=1e-3)      options are given flat (also in files and as flags)
+    config.system.cut.ratio, config.training.lr, config.seed       and read nested
 
-Nothing here imports torch, so that `--help` answers at once.
+Nothing here imports torch, so `--help` is fast.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ from psdenets.options.training import TrainingOptions
 from psdenets.registries import DATASETS
 from psdenets.systems import SYSTEMS
 
-ALIASES = {"f_h": "block"}  # two names of one option
+ALIASES = {"f_h": "block"}  # alternative name -> option
 GROUPS = ("cut", "network", "weight process", "head", "other systems", "data", "training", "run")
 
 
 @dataclass(frozen=True, init=False)
 class Config:
-    """One run; checks itself when built.
+    """The configuration of one run, validated on construction.
 
-    Options are given by name, whichever group they belong to. One that the system does not have is a `BadInput`.
+    Options are given by name, regardless of their group. An option that the system does not have raises `BadInput`.
 
     Example:
         >>> Config(cut="vertical", order="sde-first", ratio=0.25).system.cut.window
@@ -47,13 +47,13 @@ class Config:
     threads: int | None = option(None, "CPU threads (default: one for small images, else torch's choice)", at_least(1))
     dataset: str = option(
         "digits",
-        "images to classify: a name, or module:attribute of a Python file of your own, which is executed",
+        "images to classify: a name, or module:attribute in your own Python file, which is executed",
         registry=DATASETS,
     )
     data_root: str | None = option(None, "directory containing the data sets (default: $PSDENETS_DATA, then ./data)")
     download: bool = option(False, "download the data set if it is missing")
     val_share: float = option(0.1, "share of the training images held out for validation", OPEN_UNIT)
-    split_seed: int = option(0, "seed of the split; not --seed, so that runs with other seeds share it", at_least(0))
+    split_seed: int = option(0, "seed of the split; not --seed, so runs with other seeds share it", at_least(0))
     limit_train: int | None = option(None, "limit the number of training images", at_least(1))
     limit_test: int | None = option(None, "limit the number of test images", at_least(1))
     system: Any = None
@@ -74,10 +74,10 @@ class Config:
 
     @classmethod
     def read(cls, values: Mapping[str, Any], **changes: Any) -> Config:
-        """The config of a file or a preset, with some options changed.
+        """Build the config of a file or a preset, with some options changed.
 
-        Options in `values` that exist but that the system does not have are ignored: files of earlier versions hold
-        all options of all systems.
+        Options in `values` that belong to other systems are ignored, because files of earlier versions contain all
+        options of all systems.
         """
         known, kept = known_options(), _unaliased(values)
         for name in kept.keys() - known.keys() - {"sources"}:
@@ -88,7 +88,7 @@ class Config:
         return cls(**{name: value for name, value in values.items() if name in taken})
 
     def replace(self, **changes: Any) -> Config:
-        """A copy with some options changed. With another model, options that it does not have are dropped."""
+        """A copy with some options changed; if the model changes, options that it does not have are dropped."""
         return Config.read(self.as_dict(), **changes)
 
     def as_dict(self) -> dict[str, Any]:
@@ -98,7 +98,7 @@ class Config:
 
     @property
     def training(self) -> TrainingOptions:
-        """Options of gradient descent; a `TypeError` for a system that has none."""
+        """Options of gradient descent; raises `TypeError` for a system without them."""
         if self.system.training is None:
             raise TypeError(f"expected a system that is trained by gradient descent, got {self.model}")
         found: TrainingOptions = self.system.training
@@ -106,24 +106,24 @@ class Config:
 
     @property
     def references(self) -> list[str]:
-        """Values that refer to the user's own code."""
+        """Values that refer to custom code."""
         registries = {name: known.registry for name, known in known_options().items() if known.registry}
         values = self.as_dict()
         return [values[name] for name, names in registries.items() if values.get(name) not in (None, *names)]
 
     @property
     def slug(self) -> str:
-        """For directory names: "vertical-ode-first", "resnet32"."""
+        """A short name for directories: "vertical-ode-first", "resnet32"."""
         return str(self.system.slug or self.model)
 
     @property
     def title(self) -> str:
-        """For readers: "cut vertical: noise for depth in (0.9, 1)", "resnet32"."""
+        """A readable title: "cut vertical: noise for depth in (0.9, 1)", "resnet32"."""
         return str(self.system.words or self.model)
 
 
 class Known(NamedTuple):
-    """An option: its group, type, default and help text, and the registry of its names if it has one."""
+    """An option: its group, type, default, help text and, if its values are names, their registry."""
 
     group: str
     kind: Any

@@ -4,4 +4,4 @@ from __future__ import annotations
 
 
 class BadInput(ValueError):
-    """A flag, a file or a data set that cannot be used; the message says what was expected and what was given."""
+    """An unusable flag, file or data set; the message says what was expected and what was given."""

@@ -1,4 +1,4 @@
-"""`python -m psdenets.evaluate RUN_DIR`: metrics of a finished run, on out-of-distribution and corrupted images too."""
+"""`python -m psdenets.evaluate RUN_DIR`: evaluate a finished run on test, out-of-distribution or corrupted images."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Exit status: 0 done, 2 bad input."""
+    """Run the command and return its exit status: 0 done, 2 bad input."""
     return cli.run("psdenets.evaluate", _main, argv)
 
 
@@ -61,7 +61,7 @@ def _main(argv: Sequence[str]) -> int:
 
 
 def evaluate(args: argparse.Namespace) -> str:
-    """Evaluate as the flags say, write the results under --out, and return the text to print."""
+    """Evaluate according to the flags, write the results to --out, and return the text to print."""
     import os
     from pathlib import Path
 
@@ -110,7 +110,7 @@ def _predicted(model: ImageClassifier, images: Images, samples: int, seed: int, 
 def _corruptions(
     model: ImageClassifier, test: Images, samples: int, seed: int, frost: str | None, out: RunDir
 ) -> tuple[dict[str, Any], str]:
-    """Metrics per severity, pooled over corruptions, and their table; the same weight samples for every image."""
+    """Metrics per severity, pooled over corruptions, and their table; all images use the same weight samples."""
     import numpy as np
     import torch
 

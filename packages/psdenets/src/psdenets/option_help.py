@@ -1,4 +1,4 @@
-"""The help of `python -m psdenets.train`: the most used flags, and all flags in groups that fit a screen."""
+"""The help text of `python -m psdenets.train`: the most used flags, and all flags in groups that fit on a screen."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ Without flags: the handwritten digits of scikit-learn, noise on the last tenth o
 """
 COMMANDS = {
     "resume": "resume the run in --out if one exists",
-    "allow_code": "with --resume: execute the code of your own that the run refers to",
+    "allow_code": "with --resume: allow the run's custom code to be executed",
     "config": "take values from this YAML or JSON file; flags override it",
     "print_config": "print all values and exit",
     "list_presets": "print the presets and exit",
-    "help": "print this text, or with the name of a group its flags",
+    "help": "print this text, or the flags of a group if one is named",
     "help_all": "print all groups",
 }
 _MOST_USED = """
@@ -33,7 +33,7 @@ _COLUMN, _WIDTH = 21, 110
 
 
 def command_flag(name: str) -> str:
-    """The spelling of a flag that is not an option: --print_config has an underscore."""
+    """How a flag that is not an option is spelled; --print_config has an underscore."""
     return "--print_config" if name == "print_config" else flag(name)
 
 
@@ -65,7 +65,7 @@ def group_help(name: str) -> str:
 
 
 def all_groups() -> str:
-    """All flags, group after group."""
+    """All flags, by group."""
     return "\n".join(group_help(name.replace(" ", "-")) for name in (*GROUPS, "systems"))
 
 
@@ -77,7 +77,7 @@ def _described(option: Known) -> str:
 
 
 def _line(name: str, text: str) -> str:
-    """Two columns; a name that is too long for the first stands on a line of its own."""
+    """A name and its text in two columns; a name too long for the first column gets its own line."""
     indent = " " * _COLUMN
     lead = f"  {name}".ljust(_COLUMN) if len(name) + 3 < _COLUMN else f"  {name}\n{indent}"
     body = textwrap.wrap(text, _WIDTH - _COLUMN) or [""]

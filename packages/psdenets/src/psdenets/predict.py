@@ -1,4 +1,4 @@
-"""`python -m psdenets.predict RUN_DIR IMAGE...`: class, probability and entropy of pictures."""
+"""`python -m psdenets.predict RUN_DIR IMAGE...`: print the class, probability and entropy of pictures."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Exit status: 0 done, 2 bad input."""
+    """Run the command and return its exit status: 0 done, 2 bad input."""
     return cli.run("psdenets.predict", _main, argv)
 
 
@@ -55,7 +55,7 @@ def _main(argv: Sequence[str]) -> int:
 
 
 def classify(model: ImageClassifier, files: list[Path], samples: int, seed: int) -> list[dict[str, Any]]:
-    """One row per picture: class, its probability, entropy, its epistemic part, and the probability of each class."""
+    """One row per picture: class, its probability, total and epistemic entropy, and the probability of each class."""
     import numpy as np
     import torch
 
@@ -83,7 +83,7 @@ def classify(model: ImageClassifier, files: list[Path], samples: int, seed: int)
 
 
 def _files(names: Sequence[str]) -> list[Path]:
-    """The picture files named, and those in the folders named."""
+    """The given picture files, and those in the given folders."""
     from psdenets.data.pictures import pictures_in
 
     files: list[Path] = []

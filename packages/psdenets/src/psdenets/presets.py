@@ -1,8 +1,8 @@
 """Named configurations: every row of the paper's tables, and our own for two CPU cores.
 
-A preset is a set of values for flags; those that a system does not have are ignored. The paper's come from its Table 5;
-where it has none (both cuts at once, the MNIST run of equal time), the value is ours and marked as such. The published
-code differs from the paper by a mean-field last layer and by evaluating averaged weights:
+A preset is a set of flag values; flags that a system does not have are ignored. The paper's values come from its
+Table 5; where it gives none (both cuts at once, the MNIST run of equal time), the value is ours and marked as such. The
+published code differs from the paper in that it has a mean-field last layer and evaluates averaged weights;
 `--head meanfield --ema 0.999` adds both to any preset.
 """
 
@@ -64,13 +64,13 @@ _CUTS: dict[str, Values] = {
     "sde-first": {"cut": "vertical", "order": "sde-first", "ratio": 0.1},
     "fix-w2": {"cut": "vertical", "order": "sde-first", "ratio": 0.1, "at_t2": "learned"},
     "horizontal": {"cut": "horizontal", "share": 0.5},
-    "both": {"cut": "both", "order": "ode-first", "ratio": 0.1, "share": 0.5},  # ours: the paper has no values for it
+    "both": {"cut": "both", "order": "ode-first", "ratio": 0.1, "share": 0.5},  # ours: the paper gives no values
     "sde-bnn": {"cut": "full"},
     "odenet": {"model": "odenet"},
 }
 
 # Ours, for two CPU cores: space-to-depth at the input, two convolutions per step, few steps, one-cycle Adam, clipping.
-# Half of depth is noisy in the vertical cuts: a tenth of so few steps would be less than one.
+# In the vertical cuts, half of the depth is noisy: a tenth would be less than one of these few steps.
 _CPU_CONVOLUTIONS: Values = {"block": "3-3", "batch_size": 128, "lr": 2e-3, "test_samples": 10}
 _CPU: dict[str, Values] = {
     "digits": {},
@@ -99,7 +99,7 @@ _CPU: dict[str, Values] = {
 }
 
 
-# Other systems on MNIST within 25 minutes; 32 layers of a ResNet would not finish one pass.
+# Other systems on MNIST within 25 minutes; a ResNet with 32 layers would not finish one epoch.
 _CPU_RESNET: Values = {"dataset": "mnist", "blocks": "1-1-1", "epochs": 5}
 _CPU_SYSTEMS: dict[str, Values] = {
     "mnist-cpu-resnet32": {**_CPU_RESNET, "model": "resnet32"},

@@ -1,11 +1,11 @@
-"""References `module:attribute`: how a registry names its entries, and how a user names code of their own.
+"""References `module:attribute`, used for entries of registries and for custom code.
 
     psdenets.models.psde:Classifier      an entry of a registry
     mynets:Drift                         the class Drift of the user's file mynets.py
 
-Resolving a reference imports its module, which executes that module's code. A module is looked for in the current
-directory and on `sys.path`; for a run that was recorded earlier, in the recorded file first. A run directory may come
-from somebody else, so its references are resolved only with the user's consent (`--allow-code`).
+Resolving a reference imports its module, which executes that module's code. Modules are searched for in the current
+directory and on `sys.path`; for an existing run, the recorded file comes first. A run directory may come from somebody
+else, so its references are only resolved with the user's consent (`--allow-code`).
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def is_reference(text: str) -> bool:
 
 
 def resolve(reference: str) -> Any:
-    """Import the module of a reference and return its attribute; `BadInput` if either is missing."""
+    """Import the module of a reference and return its attribute; raises `BadInput` if either is missing."""
     name, _, attribute = reference.partition(":")
     module = _imported(name, reference)
     try:
@@ -50,7 +50,7 @@ def resolve(reference: str) -> Any:
 
 
 def made(registry: Mapping[str, str], name: str, *args: Any, **kwargs: Any) -> Any:
-    """Call the entry of a registry, or whatever the reference `name` leads to; `BadInput` if it cannot be called so."""
+    """Call an entry of a registry or the object of a reference; raises `BadInput` if its signature does not match."""
     function = resolve(registry.get(name, name))
     try:
         inspect.signature(function).bind(*args, **kwargs)
@@ -71,7 +71,7 @@ class Reference:
 
 @contextmanager
 def _searching(first: Path | None = None) -> Iterator[None]:
-    """Search the directory `first` before Python's path, and the current directory after it."""
+    """Context in which modules are searched for in `first`, then on Python's path, then in the current directory."""
     before = list(sys.path)
     sys.path[:] = [*([] if first is None else [str(first)]), *before, str(Path.cwd())]
     importlib.invalidate_caches()
@@ -96,7 +96,7 @@ def _imported(name: str, reference: str, first: Path | None = None) -> ModuleTyp
 
 
 def sources(references: Iterable[str]) -> dict[str, dict[str, str]]:
-    """File and SHA-256 of the modules that references lead to, by module name. Imports the modules."""
+    """File and SHA-256 of the modules that references refer to, by module name; imports the modules."""
     found = {}
     for reference in references:
         name = reference.partition(":")[0]
@@ -106,7 +106,7 @@ def sources(references: Iterable[str]) -> dict[str, dict[str, str]]:
 
 
 def restore(recorded: Mapping[str, Mapping[str, str]]) -> None:
-    """Import modules from the files that `sources` recorded; `BadInput` if a file is gone or has changed.
+    """Import modules from the files recorded by `sources`; raises `BadInput` if a file is missing or has changed.
 
     The content of a file is checked before it is executed.
     """
@@ -126,7 +126,7 @@ def restore(recorded: Mapping[str, Mapping[str, str]]) -> None:
 
 
 def _forget_other(top: str, root: Path) -> None:
-    """Drop a module or package, with all that it contains, that another run imported from another directory."""
+    """Remove a module or package, with its submodules, if another run imported it from another directory."""
     present = sys.modules.get(top)
     if present is not None and root not in _file_of(present).parents:
         for name in [name for name in sys.modules if name.partition(".")[0] == top]:

@@ -1,6 +1,6 @@
-"""Names that flags accept, and the reference (`module:attribute`) each of them stands for.
+"""The names that flags accept, each with the reference (`module:attribute`) it resolves to.
 
-Wherever one of these names is accepted, so is a reference to an attribute of a Python file of one's own:
+Wherever one of these names is accepted, so is a reference to an attribute in your own Python file:
 
     hidden drift   Drift(channels, width, activation, generator) -> nn.Module of (t, h), h of shape (N, C, H, W);
                    activation: a function of one tensor
@@ -8,7 +8,7 @@ Wherever one of these names is accepted, so is a reference to an attribute of a 
     likelihood     Likelihood() -> psdenets.models.likelihoods.Likelihood
     data set       load(root: Path) -> psdenets.data.Pool, or (pixels, labels, class names) as uint8 and integer arrays
 
-The values are strings, so that `--help` lists the names without importing torch.
+The values are strings, so `--help` can list the names without importing torch.
 """
 
 from __future__ import annotations

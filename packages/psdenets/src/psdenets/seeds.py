@@ -1,6 +1,6 @@
-"""Random numbers by address: the generator of (seed, stream, counters) depends only on its arguments.
+"""Random generators that depend only on an address (seed, stream, counters).
 
-No random state is carried from step to step, so a run resumed at step k draws the same numbers as an uninterrupted one.
+No random state is passed from step to step, so a run resumed at step k draws the same numbers as an uninterrupted one.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import torch
 
 
 def seed_of(seed: int, stream: str, *counters: int) -> int:
-    """63 bits of the SHA-256 of the address, so that neighbouring addresses give unrelated seeds."""
+    """63 bits of the SHA-256 of the address, so neighbouring addresses give unrelated seeds."""
     address = ":".join([str(seed), stream, *map(str, counters)])
     return int.from_bytes(hashlib.sha256(address.encode()).digest()[:8], "big") >> 1
 
@@ -25,7 +25,7 @@ def generator(seed: int, stream: str, *counters: int, device: torch.device | str
 
 @contextmanager
 def seeded(seed: int, stream: str, *counters: int) -> Iterator[None]:
-    """Seed torch's global CPU generator from this address while inside: layers of torch.nn take no generator."""
+    """Context in which torch's global CPU generator is seeded from this address, for layers that take no generator."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed_of(seed, stream, *counters))
         yield

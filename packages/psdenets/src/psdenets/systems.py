@@ -1,7 +1,7 @@
-"""The systems of the paper's Table 1, one value per `--model`: how each is built and trained, and which options it has.
+"""The systems of the paper's Table 1, one per value of `--model`: how to build and train them, and their options.
 
-A new system is one `System` in `SYSTEMS`. Its options are composed of the groups in `psdenets.options`; a flag that is
-not among them is refused. Nothing here imports torch.
+To add a system, add a `System` to `SYSTEMS`. Its options are composed of the groups in `psdenets.options`; all other
+flags are rejected. Nothing here imports torch.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ class System:
     """One value of `--model`.
 
     Args:
-        name: of the system, as `--model` takes it.
-        summary: one line for people.
-        build: reference to a function (config, spec) -> ImageClassifier, as it is after training.
+        name: the value of `--model`.
+        summary: a one-line description.
+        build: reference to a function (config, spec) -> ImageClassifier, with the structure it has after training.
         fit: reference to a function (config, run directory) -> exit status.
-        options: its options, a `SystemOptions`.
+        options: its class of options, a `SystemOptions`.
         defaults: values that differ from the defaults of the options.
-        per_dataset: more such values for some data sets.
+        per_dataset: further such values for particular data sets.
     """
 
     name: str
@@ -51,12 +51,12 @@ class System:
     per_dataset: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
     def takes(self, flat: Mapping[str, Any]) -> set[str]:
-        """The flat names of its options; for an ensemble, also those of the member that `flat` names."""
+        """The flat names of its options; for an ensemble, also those of the member given in `flat`."""
         own = {name for part in self.options.parts.values() for name in part.open}
         return own | self._member(flat).takes(flat) if self._has_members else own
 
     def configured(self, flat: Mapping[str, Any], dataset: str) -> SystemOptions:
-        """Its options with the given flat values, and its defaults for the others."""
+        """Its options, with the given flat values and defaults for the rest."""
         values = {**self.defaults, **self.per_dataset.get(dataset, {}), **flat}
         groups = self.options.groups(values)
         if self._has_members:
@@ -88,11 +88,11 @@ _COLD = 5e-3
 _CONVNET = {"blocks": "2-2", "width": 32, "lr": 3e-3, "kappa": _COLD}
 
 _ALL = (
-    System("psde", "weights follow an SDE where the cut says so, an ODE elsewhere",
+    System("psde", "weights follow an SDE inside the cut and an ODE elsewhere",
            _at("psde:Classifier"), _DESCEND, PsdeOptions),
     System("sde-bnn", "the fully stochastic network, --cut full",
            _at("psde:Classifier"), _DESCEND, SdeBnnOptions),
-    System("odenet", "an ODENet: one w for all of depth",
+    System("odenet", "an ODENet: the same weights at every depth",
            _at("point:odenet"), _DESCEND, OdenetOptions),
     System("resnet32", "the residual network for small images",
            _at("point:resnet"), _DESCEND, Resnet32Options, _RESNET, _SMALL_RESNET),
@@ -102,13 +102,13 @@ _ALL = (
            _at("meanfield:resnet"), _DESCEND, MfviResnetOptions, {**_RESNET, "kappa": _COLD}, _SMALL_RESNET),
     System("mfvi-odenet", "an ODENet with independent Gaussian weights",
            _at("meanfield:odenet"), _DESCEND, MfviOdenetOptions, {"kappa": _COLD}),
-    System("mfvi-hyperodenet", "an ODENet whose weights move in depth, with independent Gaussians for w0 and drift",
+    System("mfvi-hyperodenet", "an ODENet whose weights change with depth, with independent Gaussians for w0 and drift",
            _at("meanfield:hyper_odenet"), _DESCEND, MfviHyperOdenetOptions, {"kappa": 1e-3}),
     System("vbll", "a ResNet with independent Gaussians in its last layer",
            _at("meanfield:last_layer"), _DESCEND, MfviResnetOptions, {**_RESNET, "kappa": 0.5}, _SMALL_RESNET),
     System("resnet32-laplace", "a ResNet with a Laplace approximation of its last layer",
            _at("laplace:unfitted"), _fit("laplace:fit"), LaplaceResnetOptions, _RESNET, _SMALL_RESNET),
-    System("ensemble", "several networks that differ by their seed (--member, --members)",
+    System("ensemble", "several networks trained with different seeds (--member, --members)",
            _at("ensemble:untrained"), _fit("ensemble:fit"), EnsembleSystemOptions),
     System("hmc", "Hamiltonian Monte Carlo over a small perceptron",
            _at("hmc.model:HMC"), _fit("hmc:fit"), HmcSystemOptions, {"width": 20, "prior_std": 4.0}),

@@ -1,4 +1,4 @@
-"""`python -m psdenets.train`: from flags to a run directory."""
+"""`python -m psdenets.train`: train a classifier and write a run directory."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from psdenets.presets import PRESETS, preset
 if TYPE_CHECKING:
     from psdenets.runs.directory import RunDir
 
-# What may differ when a run is resumed: where and for how long it runs, not what it computes.
+# Options that may change when a run is resumed: where and for how long it runs, not what it computes.
 _MAY_CHANGE = frozenset({"out", "device", "threads", "max_seconds", "checkpoint_seconds", "data_root", "download"})
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Exit status: 0 done, 1 diverged, 2 bad input, 130 interrupted."""
+    """Run the command and return its exit status: 0 done, 1 diverged, 2 bad input, 130 interrupted."""
     return cli.run("psdenets.train", _main, argv)
 
 
@@ -41,7 +41,7 @@ def _main(argv: Sequence[str]) -> int:
 
 
 def _printed(given: cli.Given) -> str | None:
-    """The text of a command that only prints and exits, else None."""
+    """The text to print if the command line only asks for information, else None."""
     if "help" in given.commands:
         return group_help(given.commands["help"]) if given.commands["help"] else most_used()
     if "help_all" in given.commands:
@@ -66,7 +66,7 @@ def _fresh(given: cli.Given) -> tuple[Config, RunDir]:
 
 
 def _resumed(given: cli.Given) -> tuple[Config, RunDir]:
-    """The run in --out with its own config; a flag that would change what it computes is refused."""
+    """The existing run in --out and its config; raises BadInput for a flag that would change what it computes."""
     from pathlib import Path
 
     from psdenets.runs.directory import RunDir
@@ -87,7 +87,7 @@ def _resumed(given: cli.Given) -> tuple[Config, RunDir]:
 
 
 def preset_table() -> str:
-    """Names and the values that tell presets apart, one per line."""
+    """A table of all presets, one per line, with the values in which they differ."""
     return "".join(f"{name:<30} {_told_apart(preset(name))}\n" for name in PRESETS)
 
 

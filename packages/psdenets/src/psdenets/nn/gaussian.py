@@ -1,4 +1,4 @@
-"""KL(N(m, s^2) || N(0, p^2)) = log(p / s) + (s^2 + m^2) / (2 p^2) - 1/2, summed over independent coordinates."""
+"""Independent Gaussians:  KL(N(m, s^2) || N(0, p^2)) = log(p / s) + (s^2 + m^2) / (2 p^2) - 1/2  per coordinate."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def normal_like(x: Tensor, generator: torch.Generator | None) -> Tensor:
 
 
 def gaussian_kl(mean: Tensor, log_std: Tensor, prior_std: float) -> Tensor:
-    """The KL divergence, a scalar.
+    """The KL divergence summed over coordinates, a scalar.
 
     Example: the KL of equal distributions is zero.
         >>> gaussian_kl(torch.zeros(3), torch.zeros(3), prior_std=1.0)

@@ -1,1 +1,1 @@
-"""Options in groups: frozen dataclasses that check themselves. The systems are composed of them."""
+"""Groups of options: frozen dataclasses that validate themselves. The options of a system are composed of groups."""

@@ -13,15 +13,15 @@ class MeanFieldOptions(Group, group="other systems"):
     prior_std: float = option(0.1, "prior N(0, std^2) of mean-field and HMC weights", above(0))
     log_std: float = option(-4.0, "initial log standard deviation of mean-field weights")
     noise: Literal["local", "weights"] = option(
-        "local", "mean-field linear layers in training: draw outputs per image (local), or the weights"
+        "local", "mean-field linear layers during training: draw outputs per image (local) or weights"
     )
 
 
 class EnsembleOptions(Group, group="other systems"):
-    """Networks that differ by their seed."""
+    """Networks trained with different seeds."""
 
-    member: Literal["resnet32", "odenet"] = option("resnet32", "the system that an ensemble consists of")
-    members: int = option(3, "number of members of an ensemble", at_least(1))
+    member: Literal["resnet32", "odenet"] = option("resnet32", "the system of each ensemble member")
+    members: int = option(3, "number of ensemble members", at_least(1))
 
 
 class LaplaceOptions(Group, group="other systems"):
@@ -31,7 +31,7 @@ class LaplaceOptions(Group, group="other systems"):
     predictive: Literal["sampled", "probit"] = option(
         "sampled", "Laplace: average over samples, or the probit approximation"
     )
-    laplace_of: str | None = option(None, "take the network of this finished resnet32 run instead of training one")
+    laplace_of: str | None = option(None, "use the network of this finished resnet32 run instead of training one")
 
 
 class HmcOptions(Group, group="other systems"):

@@ -17,13 +17,13 @@ class CutOptions(Group, group="cut"):
     """
 
     cut: Literal["none", "full", "vertical", "horizontal", "both"] = option(
-        "vertical", "noise nowhere, everywhere, on part of depth, on part of the weights, or both"
+        "vertical", "noise nowhere, everywhere, on part of the depth, on part of the weights, or both"
     )
-    order: Literal["ode-first", "sde-first"] = option("ode-first", "stochastic depth last or first")
+    order: Literal["ode-first", "sde-first"] = option("ode-first", "place the stochastic depth last or first")
     ratio: float = option(0.1, "stochastic share of depth in a vertical cut", ABOVE_0_TO_1)
     share: float = option(0.5, "stochastic share of the weights in a horizontal cut", OPEN_UNIT)
-    t1: float | None = option(None, "start of the stochastic depth, instead of --order and --ratio")
-    t2: float | None = option(None, "end of the stochastic depth, instead of --order and --ratio")
+    t1: float | None = option(None, "start of the stochastic window, instead of --order and --ratio")
+    t2: float | None = option(None, "end of the stochastic window, instead of --order and --ratio")
     at_t2: Literal["continue", "fixed", "learned"] = option("continue", "value of the noisy weights after t2")
     scope: Literal["block", "network"] = option(
         "block", "apply the vertical cut in every block, or once over the whole network"
@@ -54,7 +54,7 @@ class CutOptions(Group, group="cut"):
             raise BadInput(f"expected --sde-steps with part of depth stochastic only, got it with --cut {self.cut}")
 
     def check_steps(self, steps: int) -> None:
-        """Raise `BadInput` if a block with that many steps has too few for the phases of the cut."""
+        """Raise `BadInput` if a block has too few steps for the phases of the cut."""
         phases = self.phases
         if steps < phases:
             raise BadInput(f"expected --steps at least {phases}, one for each phase of the cut, got {steps}")
@@ -66,17 +66,17 @@ class CutOptions(Group, group="cut"):
 
     @property
     def vertical(self) -> bool:
-        """Whether part of depth is noisy."""
+        """Whether only part of the depth is noisy."""
         return self.cut in ("vertical", "both")
 
     @property
     def horizontal(self) -> bool:
-        """Whether part of the weights is noisy."""
+        """Whether only some of the weights are noisy."""
         return self.cut in ("horizontal", "both")
 
     @property
     def window(self) -> tuple[float, float]:
-        """(t1, t2) of the stochastic depth; all of it if the cut is not vertical."""
+        """The stochastic window (t1, t2); (0, 1) if the cut is not vertical."""
         if not self.vertical:
             return (0.0, 1.0)
         if self.t1 is not None and self.t2 is not None:
@@ -85,13 +85,13 @@ class CutOptions(Group, group="cut"):
 
     @property
     def phases(self) -> int:
-        """Number of intervals of depth that the cut makes."""
+        """Number of intervals into which the cut divides the depth."""
         t1, t2 = self.window
         return 1 if self.cut == "none" else (t1 > 0) + 1 + (t2 < 1)
 
     @property
     def noisy_share(self) -> float:
-        """Share of weights times share of depth that is noisy; 0 without noise."""
+        """Noisy share of the weights times noisy share of the depth; 0 without noise."""
         if self.cut == "none":
             return 0.0
         by_depth = self.ratio if self.vertical else 1.0
@@ -101,12 +101,12 @@ class CutOptions(Group, group="cut"):
 
     @property
     def slug(self) -> str:
-        """For directory names: "vertical-ode-first", "full"."""
+        """A short name for directories: "vertical-ode-first", "full"."""
         return f"{self.cut}-{self.order}" if self.vertical else self.cut
 
     @property
     def words(self) -> str:
-        """For readers: "noise for depth in (0.9, 1)"."""
+        """A readable description: "noise for depth in (0.9, 1)"."""
         t1, t2 = self.window
         window = f"noise for depth in ({t1:g}, {t2:g})"
         share = f"{self.share:.0%} of the weights noisy"

@@ -1,4 +1,4 @@
-"""Options: fields with a help text, a type and a rule, in groups that check themselves, composed by systems.
+"""Options are fields with a help text, a type and a rule. They form groups, from which systems are composed.
 
     class NetOptions(Group, group="network"):
         width: int = option(32, "channels inside f_h", at_least(1))
@@ -7,7 +7,7 @@
         process: ProcessOptions = part(ProcessOptions, only=("theta", "drift"))
         cut: CutOptions = part(CutOptions, only=(), cut="full")
 
-In Python options are nested (`options.cut.ratio`); in files and on the command line they are flat (`ratio`). A name
+In Python, options are nested (`options.cut.ratio`); in files and on the command line they are flat (`ratio`). Each name
 belongs to at most one group of a system.
 """
 
@@ -25,7 +25,7 @@ from psdenets.references import is_reference
 
 
 class Rule(NamedTuple):
-    """A condition on a value, and the words for it: "expected --epochs at least 1, got 0"."""
+    """A condition on a value and its description, for messages like "expected --epochs at least 1, got 0"."""
 
     words: str
     holds: Callable[[Any], bool]
@@ -59,7 +59,7 @@ def one_of(registry: Mapping[str, str]) -> Rule:
 
 
 def option(default: Any, text: str, rule: Rule | None = None, registry: Mapping[str, str] | None = None) -> Any:
-    """A field with a help text; its rule is that of the registry if it has one."""
+    """A field with a help text and a rule; with a registry, the value must be one of its names or a reference."""
     rule = one_of(registry) if registry is not None else rule
     return dataclasses.field(default=default, metadata={"help": text, "rule": rule, "registry": registry})
 
@@ -70,7 +70,7 @@ def flag(name: str) -> str:
 
 
 def check(group: Any) -> None:
-    """Raise `BadInput` for the first field whose value has the wrong type or breaks its rule."""
+    """Raise `BadInput` for the first field whose value has the wrong type or violates its rule."""
     hints = typing.get_type_hints(type(group))
     for item in dataclasses.fields(group):
         if "help" not in item.metadata:
@@ -95,7 +95,7 @@ class Frozen:
 
 
 class Group(Frozen):
-    """A group of options, checked when it is built; `group` is its title in `--help`."""
+    """A group of options, validated on construction; `group` is its title in `--help`."""
 
     group: ClassVar[str]
 
@@ -108,15 +108,15 @@ class Group(Frozen):
         self.check_together()
 
     def check_together(self) -> None:
-        """Raise `BadInput` if values do not fit each other."""
+        """Raise `BadInput` if the values are inconsistent with each other."""
 
     def idle(self) -> dict[str, str]:
-        """Options that have no effect given the others, with the message for someone who sets them."""
+        """Options that have no effect given the others, with the error message for setting them."""
         return {}
 
 
 class Part(NamedTuple):
-    """A group of options inside those of a system: the fields that are open, and fixed values of others."""
+    """A group within the options of a system: which fields can be set, and the fixed values of others."""
 
     kind: type[Group]
     open: tuple[str, ...]
@@ -128,9 +128,9 @@ def part(kind: type[Group], *, only: Sequence[str] | None = None, without: Seque
 
     Args:
         kind: the class of the group.
-        only: the open fields; by default all of them.
-        without: fields that are not open.
-        **fixed: values of fields that are not open, if they are not the defaults.
+        only: the fields that can be set; by default all of them.
+        without: fields that cannot be set.
+        **fixed: values of fields that cannot be set, if they differ from the defaults.
     """
     names = [item.name for item in dataclasses.fields(kind)] if only is None else only
     opened = tuple(name for name in names if name not in without and name not in fixed)
@@ -138,7 +138,7 @@ def part(kind: type[Group], *, only: Sequence[str] | None = None, without: Seque
 
 
 class Composed(Frozen):
-    """Options composed of groups; `parts` describes them, by field name."""
+    """Options composed of groups; `parts` describes the groups by field name."""
 
     parts: ClassVar[Mapping[str, Part]]
 
@@ -149,7 +149,7 @@ class Composed(Frozen):
 
     @classmethod
     def groups(cls, flat: Mapping[str, Any]) -> dict[str, Any]:
-        """The groups by field name, with values from flat ones."""
+        """Build the groups, by field name, from flat values."""
         return {
             field: kind(**fixed, **{name: flat[name] for name in opened if name in flat})
             for field, (kind, opened, fixed) in cls.parts.items()
@@ -176,7 +176,7 @@ def kind_words(kind: Any) -> str:
 
 
 def from_text(kind: Any, text: str) -> Any:
-    """The value that a command line or a file spells as text; the text itself if it is no such value.
+    """Convert text from a command line or a file to a value; returns the text itself if it cannot be converted.
 
     Example:
         >>> from_text(float | None, "1e-3"), from_text(float | None, "null"), from_text(int, "many")

@@ -1,4 +1,4 @@
-"""The network: its size, and for networks of continuous depth the hidden drift f_h and how h is integrated."""
+"""Options of the network: its size and, for continuous depth, the hidden drift f_h and the integration of h."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from psdenets.options.fields import SIZES, Group, above, at_least, option
 from psdenets.registries import HIDDEN_DRIFTS
 
 ADAPTIVE = ("bosh3", "dopri5", "dopri8")
-REVERSIBLE = "reversible_heun"  # the one scheme that recomputes its states backward exactly
+REVERSIBLE = "reversible_heun"  # the only scheme that can recompute its states backward
 
 
 class NetOptions(Group, group="network"):
@@ -30,7 +30,7 @@ class FlowOptions(Group, group="network"):
 
     block: str = option(
         "strided",
-        "hidden drift f_h (also --f-h): a name, or module:attribute of a Python file of your own, which is executed",
+        "hidden drift f_h (also --f-h): a name, or module:attribute in your own Python file, which is executed",
         registry=HIDDEN_DRIFTS,
     )
     activation: Literal["softplus", "tanh", "elu", "swish", "rbf"] = option("swish", "activation of f_h")
@@ -40,21 +40,21 @@ class FlowOptions(Group, group="network"):
     steps: int = option(6, "solver steps per block", at_least(1))
     hidden_method: Literal["auto", "euler", "midpoint", "rk4", "reversible_heun", "bosh3", "dopri5", "dopri8"] = option(
         "auto",
-        "scheme of the hidden state; auto is euler, or reversible_heun with --gradient adjoint, which takes no other; "
-        "bosh3, dopri5, dopri8 choose their own steps",
+        "scheme of the hidden state; auto is euler, or reversible_heun with --gradient adjoint, which requires it; "
+        "bosh3, dopri5 and dopri8 are adaptive",
     )
     rtol: float = option(1e-3, "relative tolerance of an adaptive scheme", above(0))
     atol: float = option(1e-3, "absolute tolerance of an adaptive scheme", above(0))
-    compile: bool = option(False, "compile the activations; needs a C++ compiler, and seconds for every image shape")
+    compile: bool = option(False, "compile the activations; needs a C++ compiler, and takes seconds per image shape")
 
     def method(self, gradient: str = "backprop") -> str:
-        """The scheme of h. The adjoint needs a reversible one."""
+        """The scheme of h; the adjoint needs a reversible one."""
         if self.hidden_method == "auto":
             return REVERSIBLE if gradient == "adjoint" else "euler"
         return self.hidden_method
 
     def check_method(self, gradient: str, moving_weights: bool) -> None:
-        """Raise `BadInput` if the scheme of h does not fit the gradient, or weights that change in depth or do not."""
+        """Raise `BadInput` if the scheme of h cannot be used with the gradient, or with moving or constant weights."""
         if self.adaptive and moving_weights:
             raise BadInput(
                 f"expected --hidden-method {self.hidden_method} with weights that do not change in depth "
@@ -84,6 +84,6 @@ class FlowOptions(Group, group="network"):
 
 
 class ResnetOptions(Group, group="other systems"):
-    """What only a ResNet has."""
+    """Options specific to ResNets."""
 
     norm: Literal["batch", "group", "none"] = option("batch", "normalisation layers of a ResNet")

@@ -1,4 +1,4 @@
-"""The process that the weights follow in depth,  dw = f_q(t, w) dt + g dB, and the head after it."""
+"""Options of the weight process,  dw = f_q(t, w) dt + g dB, and of the head."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ class ProcessOptions(Group, group="weight process"):
     sigma: float = option(0.05, "diffusion of the prior", above(0))
     theta: float = option(1.0, "mean reversion of the Ornstein-Uhlenbeck prior", at_least(0))
     prior: str = option(
-        "ou", "prior of the weights: a name, or module:attribute of your own file, which is executed", registry=PRIORS
+        "ou", "prior of the weights: a name, or module:attribute in your own file, which is executed", registry=PRIORS
     )
     drift: str = option("2-128-2", "hidden sizes of f_q (of its stochastic half on a horizontal cut)", SIZES)
     solver: str = option(

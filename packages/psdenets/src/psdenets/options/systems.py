@@ -1,4 +1,4 @@
-"""The options of each system, composed of groups. What a system does not look at is not among them.
+"""The options of each system, composed of groups; options that a system does not use are left out.
 
 `config.system` is one of these. Groups that a system does not have are None.
 """
@@ -22,12 +22,12 @@ _ONE_SAMPLE: dict[str, Any] = {"only": ("likelihood",), "test_samples": 1}
 
 
 def _training(*extra: str) -> Any:
-    """The options of gradient descent; of those that concern a KL or a weight process, only the named ones."""
+    """The options of gradient descent, including only the given ones of those for a KL or a weight process."""
     return part(TrainingOptions, without=[name for name in (*_KL, *_PROCESS) if name not in extra])
 
 
 class SystemOptions(Composed):
-    """The groups that are asked for in general, and the rules between groups."""
+    """The groups used by generic code, and the rules between groups."""
 
     net: NetOptions = part(NetOptions)
     prediction: PredictionOptions = part(PredictionOptions)
@@ -50,7 +50,7 @@ class SystemOptions(Composed):
 
     @property
     def final_samples(self) -> int:
-        """Weight samples of the final evaluation."""
+        """Number of weight samples for the final evaluation."""
         return self.prediction.test_samples
 
     @property
@@ -65,12 +65,12 @@ class SystemOptions(Composed):
 
     @property
     def slug(self) -> str | None:
-        """For directory names, if the name of the system does not say enough."""
+        """A short name for directories, if the name of the system is not specific enough."""
         return None
 
     @property
     def words(self) -> str | None:
-        """For titles, if the name of the system does not say enough."""
+        """A readable description, if the name of the system is not specific enough."""
         return None
 
     def flat(self) -> dict[str, Any]:
@@ -83,7 +83,7 @@ class SystemOptions(Composed):
 
 
 class PsdeOptions(SystemOptions):
-    """Weights that follow an SDE where the cut says so, and an ODE elsewhere."""
+    """Weights that follow an SDE inside the cut and an ODE elsewhere."""
 
     cut: CutOptions = part(CutOptions)
     flow: FlowOptions = part(FlowOptions, without=("rtol", "atol"))
@@ -111,7 +111,7 @@ class SdeBnnOptions(SystemOptions):
 
 
 class OdenetOptions(SystemOptions):
-    """An ODENet with one w for all of depth."""
+    """An ODENet with the same weights at every depth."""
 
     prediction: PredictionOptions = part(PredictionOptions, **_ONE_SAMPLE)
     flow: FlowOptions = part(FlowOptions, without=("compile",))
@@ -150,7 +150,7 @@ class MfviOdenetOptions(SystemOptions):
 
 
 class MfviHyperOdenetOptions(SystemOptions):
-    """An ODENet whose weights follow an ODE in depth, with independent Gaussians for w0 and the drift."""
+    """An ODENet whose weights follow an ODE over depth, with independent Gaussians for w0 and the drift."""
 
     cut: CutOptions = part(CutOptions, only=(), cut="none")
     flow: FlowOptions = part(FlowOptions, without=("rtol", "atol", "compile"))
@@ -170,7 +170,7 @@ class LaplaceResnetOptions(SystemOptions):
 
 
 class HmcSystemOptions(SystemOptions):
-    """Draws of the posterior itself, over a small perceptron."""
+    """Draws from the exact posterior of a small perceptron."""
 
     net: NetOptions = part(NetOptions, only=("width",))
     prediction: PredictionOptions = part(PredictionOptions, only=("test_samples",))

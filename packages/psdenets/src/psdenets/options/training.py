@@ -1,4 +1,4 @@
-"""Training by gradient descent, and the number of weight samples in training and evaluation."""
+"""Options of gradient descent, and the number of weight samples in training and evaluation."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from psdenets.registries import LIKELIHOODS
 
 
 class PredictionOptions(Group, group="training"):
-    """What the outputs of a network mean, and how many weight samples are averaged."""
+    """The likelihood, and the number of weight samples averaged in the final evaluation."""
 
     likelihood: str = option(
         "categorical",
-        "likelihood of the targets: a name, or module:attribute of your own file, which is executed",
+        "likelihood of the targets: a name, or module:attribute in your own file, which is executed",
         registry=LIKELIHOODS,
     )
-    test_samples: int = option(16, "weight samples of the final evaluation", at_least(1))
+    test_samples: int = option(16, "weight samples for the final evaluation", at_least(1))
 
 
 class TrainingOptions(Group, group="training"):
-    """Adam, epoch after epoch."""
+    """Options of training by Adam."""
 
     epochs: int = option(30, "passes over the training images", at_least(1))
     batch_size: int = option(64, "images per training step", at_least(1))
@@ -30,10 +30,10 @@ class TrainingOptions(Group, group="training"):
         at_least(1),
     )
     samples: int = option(1, "weight samples per training step; losses are averaged", at_least(1))
-    epoch_samples: int = option(1, "weight samples of the evaluation after each epoch", at_least(1))
-    lr: float = option(0.01, "learning rate of Adam; the highest one under a schedule", above(0))
+    epoch_samples: int = option(1, "weight samples for the evaluation after each epoch", at_least(1))
+    lr: float = option(0.01, "learning rate of Adam; the peak value if there is a schedule", above(0))
     drift_lr: float = option(
-        1.0, "learning rate of f_q as a share of --lr; f_q reads all weights at once and needs less", above(0)
+        1.0, "learning rate of f_q relative to --lr; f_q reads all weights at once and needs less", above(0)
     )
     schedule: Literal["constant", "one-cycle", "cosine"] = option("one-cycle", "learning-rate schedule")
     clip: float | None = option(1.0, "largest norm of the gradient; null for no clipping", above(0))
@@ -45,16 +45,16 @@ class TrainingOptions(Group, group="training"):
     )
     kappa_base: float = option(1e-3, "kappa of a fully stochastic network", at_least(0))
     kappa_warmup: float = option(0.0, "epochs over which kappa rises from 0", at_least(0))
-    select: Literal["last", "best"] = option("last", "keep the last weights, or those of the best validation accuracy")
+    select: Literal["last", "best"] = option("last", "keep the last weights, or the best by validation accuracy")
     augment: Literal["none", "jitter", "crop-flip"] = option("jitter", "random changes to training images")
-    max_seconds: float | None = option(None, "stop training after this time, whatever --epochs says", above(0))
+    max_seconds: float | None = option(None, "stop training after this time, even if --epochs is not reached", above(0))
     max_seconds_of: str | None = option(None, "stop training after the time that this finished run took")
     checkpoint_seconds: float = option(
         30.0, "time between checkpoints inside an epoch; 0 writes one after every step", at_least(0)
     )
 
     def kl_weight(self, noisy_share: float) -> float:
-        """kappa: that of the flag, or base / noisy share as in the paper's Table 5."""
+        """kappa from the flag, or by default base / noisy share as in the paper's Table 5."""
         if self.kappa is not None:
             return self.kappa
         return self.kappa_base / noisy_share if noisy_share > 0 else self.kappa_base

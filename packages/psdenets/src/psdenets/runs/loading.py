@@ -19,12 +19,12 @@ from psdenets.runs.weights import load_weights
 
 
 def load(run_dir: str | Path, device: str | torch.device = "cpu", *, allow_code: bool = False) -> ImageClassifier:
-    """The trained classifier of a run directory, ready to predict.
+    """Load the trained classifier of a run directory, ready to predict.
 
     Args:
         run_dir: a run directory.
-        device: where the classifier goes.
-        allow_code: whether code that the run refers to (`--f-h mynets:Drift`) may be imported, which executes it.
+        device: device of the classifier.
+        allow_code: whether custom code that the run refers to (`--f-h mynets:Drift`) may be imported and so executed.
     """
     config, spec = read_config(run_dir, allow_code)
     weights = Path(run_dir) / "model.safetensors"
@@ -38,7 +38,7 @@ def load(run_dir: str | Path, device: str | torch.device = "cpu", *, allow_code:
 
 
 def read_config(run_dir: str | Path, allow_code: bool = False) -> tuple[Config, ImageSpec]:
-    """The config of a run, and the size and classes of its images; see `load`."""
+    """Read the config of a run, and the size and classes of its images; see `load`."""
     try:
         values = json.loads((Path(run_dir) / "config.json").read_text(encoding="utf-8"))
         data = json.loads((Path(run_dir) / "data.json").read_text(encoding="utf-8"))
@@ -56,6 +56,6 @@ def read_config(run_dir: str | Path, allow_code: bool = False) -> tuple[Config, 
 
 
 def _with_exact_gradient(values: dict[str, Any]) -> dict[str, Any]:
-    """The options of a run whose adjoint went back by a scheme that cannot, as earlier versions allowed: backprop."""
+    """Options with backprop instead of the adjoint if the scheme is not reversible, which earlier versions allowed."""
     inexact = values.get("gradient") == "adjoint" and values.get("hidden_method", "auto") not in ("auto", REVERSIBLE)
     return {**values, "gradient": "backprop"} if inexact else values
