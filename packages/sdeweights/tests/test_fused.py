@@ -189,7 +189,7 @@ UNFIT = {
         r"expected PriorPlus\(prior, BottleneckDrift\) for fused-euler, got function",
     ),
     "another net": (lambda: with_net(TanhDrift(6, 0)), "got PriorPlus of TanhDrift"),
-    "an activation with parameters": (with_own_activation, "expected an activation out of softplus, .* got PReLU"),
+    "an activation with parameters": (with_own_activation, "expected one of the activations softplus, .* got PReLU"),
     "theta per coordinate": (lambda: with_prior(OrnsteinUhlenbeck(theta=FLOATS)), "theta and mu are numbers"),
     "a custom prior": (lambda: with_prior(Prior(lambda t, w: -w, 0.5)), "an OrnsteinUhlenbeck or Brownian prior"),
     "trained sigma": (lambda: with_prior(OrnsteinUhlenbeck(sigma=torch.nn.Parameter(FLOATS))), "that is not trained"),
@@ -210,7 +210,7 @@ def test_an_unsupported_equation_is_a_clear_error_and_euler_solves_it(reason: st
 
 def test_an_unsupported_deterministic_phase_is_a_clear_error() -> None:
     process = WeightProcess(FLOATS, lambda t, w: -w, Brownian(), Cut.ode_first(0.5))
-    with pytest.raises(ValueError, match='for fused-euler, got function; "euler" takes any drift and prior'):
+    with pytest.raises(ValueError, match='for fused-euler, got function; "euler" supports any drift and prior'):
         process.sample(4, ode_solver="fused-euler")
 
 

@@ -9,7 +9,7 @@ from importlib import import_module
 
 COMMANDS = {
     "train": "train a classifier and write a run directory",
-    "evaluate": "metrics of a finished run, on out-of-distribution and corrupted images too",
+    "evaluate": "evaluate a finished run on test, out-of-distribution or corrupted images",
     "predict": "class, probability and entropy of pictures",
 }
 

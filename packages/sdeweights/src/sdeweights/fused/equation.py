@@ -61,7 +61,7 @@ class Equation(NamedTuple):
             raise _refusal("PriorPlus of a BottleneckDrift", f"PriorPlus of {type(net).__name__}")
         activation = cast("BottleneckDrift", net).activation
         if not any(activation is known for known in _ACTIVATIONS):
-            raise _refusal(f"an activation out of {', '.join(f.__name__ for f in _ACTIVATIONS)}", repr(activation))
+            raise _refusal(f"one of the activations {', '.join(f.__name__ for f in _ACTIVATIONS)}", repr(activation))
         return cls(*reversion, None, activation, [Layer.of(cast("ConcatSquash", layer)) for layer in layers])
 
     @classmethod
@@ -78,4 +78,4 @@ class Equation(NamedTuple):
 
 
 def _refusal(expected: str, got: str) -> ValueError:
-    return ValueError(f'expected {expected} for fused-euler, got {got}; "euler" takes any drift and prior')
+    return ValueError(f'expected {expected} for fused-euler, got {got}; "euler" supports any drift and prior')
