@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 
-from bnneval.report import averaged, report, table
+from bnneval.predictive import averaged
+from bnneval.report import report, table
 from bnneval.strict_json import dumps
 
 if TYPE_CHECKING:

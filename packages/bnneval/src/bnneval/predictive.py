@@ -5,7 +5,7 @@ Probabilities are averaged. Averaging logits or log-probabilities is wrong: exp 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -28,8 +28,16 @@ def mean_probs(sample_probs: ArrayLike) -> NDArray[np.float64]:
     >>> mean_probs([[[1.0, 0.0]], [[0.5, 0.5]]])
     array([[0.75, 0.25]])
     """
-    averaged: NDArray[np.float64] = _check.sample_probabilities(sample_probs).mean(axis=0)
-    return averaged
+    mean: NDArray[np.float64] = _check.sample_probabilities(sample_probs).mean(axis=0)
+    return mean
+
+
+def averaged(probs: NDArray[Any], name: str = "probs") -> NDArray[np.float64]:
+    """Probabilities (N, C): the input itself, or (S, N, C) averaged over weight samples."""
+    if probs.ndim == 3:
+        mean: NDArray[np.float64] = _check.sample_probabilities(probs, name).mean(axis=0)
+        return mean
+    return _check.probabilities(probs, name)
 
 
 def top(probs: ArrayLike, labels: ArrayLike) -> Top:

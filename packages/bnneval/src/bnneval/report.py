@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from bnneval import _check
 from bnneval.calibration import classwise_ece, ece, reliability
+from bnneval.predictive import averaged
 from bnneval.roc import detection
 from bnneval.scoring import accuracy, brier, nll
 from bnneval.selective import aurc
@@ -47,14 +46,6 @@ def report(probs: ArrayLike, labels: ArrayLike, ood_probs: ArrayLike | None = No
     if ood_probs is not None:
         metrics["ood"] = _ood(samples, _check.array(ood_probs, "OOD probs"))
     return metrics
-
-
-def averaged(probs: NDArray[Any], name: str = "probs") -> NDArray[np.float64]:
-    """Probabilities (N, C): the input itself, or (S, N, C) averaged over weight samples."""
-    if probs.ndim == 3:
-        mean: NDArray[np.float64] = _check.sample_probabilities(probs, name).mean(axis=0)
-        return mean
-    return _check.probabilities(probs, name)
 
 
 def _parts(probs: NDArray[Any]) -> dict[str, float]:

@@ -17,6 +17,7 @@ from bnneval import _check
 from bnneval.calibration import ece
 from bnneval.cifar10c import Cifar10C
 from bnneval.corruptions import CORRUPTIONS, SEVERITIES, corrupt, textures
+from bnneval.predictive import averaged
 from bnneval.scoring import accuracy, nll
 from bnneval.uncertainty import predictive_entropy
 
@@ -206,8 +207,7 @@ class _Trial:
 
     def _probs(self, images: Callable[[slice], NDArray[np.uint8]]) -> NDArray[np.float64]:
         """(N, C) predictions for all images, which are requested one slice at a time."""
-        n = len(self.labels)
-        slices = [slice(start, min(start + self.batch, n)) for start in range(0, n, self.batch)]
+        slices = _check.blocks(len(self.labels), self.batch)
         return np.concatenate([_predicted(self.predict, images(rows)) for rows in slices])
 
     def _cell(self, sets: list[NDArray[np.float64]]) -> Cell:
@@ -220,11 +220,7 @@ class _Trial:
 
 def _predicted(predict: Predict, images: NDArray[np.uint8]) -> NDArray[np.float64]:
     """`predict(images)`, averaged over weight samples; raises ValueError unless it has one row per image."""
-    raw = _check.array(predict(images), "predict(images)")
-    if raw.ndim == 3:
-        p: NDArray[np.float64] = _check.sample_probabilities(raw, "predict(images)").mean(axis=0)
-    else:
-        p = _check.probabilities(raw, "predict(images)")
+    p = averaged(_check.array(predict(images), "predict(images)"), "predict(images)")
     if len(p) != len(images):
         raise ValueError(f"expected predict(images) with {len(images)} rows, got {len(p)}")
     return p

@@ -20,27 +20,8 @@ from sdeweights.priors import Brownian, OrnsteinUhlenbeck, Prior
 from sdeweights.process import WeightProcess
 
 __all__ = [
-    "BottleneckDrift",
-    "Brownian",
-    "Cut",
-    "Field",
-    "Functional",
-    "Grid",
-    "HiddenDrift",
-    "Increments",
-    "NonFiniteState",
-    "OrnsteinUhlenbeck",
-    "Prefix",
-    "Prior",
-    "PriorPlus",
-    "SplitDrift",
-    "WeightPath",
-    "WeightProcess",
-    "bottleneck",
-    "flatten",
-    "flow",
-    "indices",
-    "path_kl",
-    "shared_prefix",
-]
+    "BottleneckDrift", "Brownian", "Cut", "Field", "Functional", "Grid", "HiddenDrift", "Increments", "NonFiniteState",
+    "OrnsteinUhlenbeck", "Prefix", "Prior", "PriorPlus", "SplitDrift", "WeightPath", "WeightProcess", "bottleneck",
+    "flatten", "flow", "indices", "path_kl", "shared_prefix",
+]  # fmt: skip
 __version__ = "0.1.0"

@@ -76,11 +76,7 @@ def flow(
 
 
 def shared_prefix(
-    f_h: HiddenDrift | nn.Module,
-    h0: Tensor,
-    path: WeightPath,
-    method: str | None = None,
-    gradient: str = "backprop",
+    f_h: HiddenDrift | nn.Module, h0: Tensor, path: WeightPath, method: str | None = None, gradient: str = "backprop"
 ) -> Prefix:
     """The steps of `flow` that all samples share, to be reused with this path and others that agree on them.
 
@@ -148,14 +144,9 @@ def _runner(
 
 
 class _Run(ABC):
-    """Integrate h along the samples of a path.
+    """Integrate h along the samples of a path, in `end` steps."""
 
-    Attributes:
-        shared: number of steps that all samples share.
-        end: total number of steps.
-    """
-
-    shared: int
+    shared: int  # number of steps that all samples share
 
     def __init__(self, f_h: HiddenDrift, path: WeightPath, method: str) -> None:
         self.f_h, self.path, self.method, self.end = f_h, path, method, path.steps
@@ -258,21 +249,13 @@ def _phase(path: WeightPath, k: int) -> str:
 
 def _steps_of(path: WeightPath, f_h: HiddenDrift | None = None) -> list[list[PathStep]]:
     """The steps of every sample; if `f_h` is given, the weights are in the form that is fastest for it."""
-    ts, steps = path.ts.unbind(), range(path.steps)
+    ts, reset = path.ts.unbind(), path.reset
     dts = [b - a for a, b in itertools.pairwise(path.times)]
     after: Sequence[Tensor] = () if path.after_reset is None else path.after_reset.unbind(0)
     return [
         [
-            PathStep(
-                ts[k],
-                ts[k + 1],
-                dts[k],
-                after[i] if k == path.reset else w[k],
-                w[k + 1],
-                starts_at_reset=k == path.reset,
-                ends_at_reset=k + 1 == path.reset,
-            )
-            for k in steps
+            PathStep(ts[k], ts[k + 1], dts[k], after[i] if k == reset else w[k], w[k + 1], k == reset, k + 1 == reset)
+            for k in range(path.steps)
         ]
         for i, w in enumerate(_rows(path.w, f_h))
     ]

@@ -124,11 +124,7 @@ def index_of(times: tuple[float, ...], t: float, tolerance: float = 0.0) -> int:
 def _spans(cut: Cut) -> list[Span]:
     if cut.deterministic:
         return [("ode", 0.0, 1.0)]
-    spans: list[Span] = [
-        ("ode", 0.0, cut.t1),
-        ("sde", cut.t1, cut.t2),
-        ("ode", cut.t2, 1.0),
-    ]
+    spans: list[Span] = [("ode", 0.0, cut.t1), ("sde", cut.t1, cut.t2), ("ode", cut.t2, 1.0)]
     return [span for span in spans if span[1] < span[2]]
 
 

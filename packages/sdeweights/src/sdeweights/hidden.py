@@ -34,15 +34,10 @@ class PathStep(NamedTuple):
 
 
 class HiddenScheme(ABC):
-    """A one-step scheme for h.
+    """A one-step scheme for h."""
 
-    Attributes:
-        order: order of convergence.
-        left_only: whether a step only uses the weights at its left end.
-    """
-
-    order: float
-    left_only: bool = False
+    order: float  # of convergence
+    left_only: bool = False  # whether a step only uses the weights at its left end
 
     def start(self, f_h: HiddenDrift, step: PathStep, h: Tensor) -> State:  # noqa: ARG002 - for most schemes the state is (h,)
         """The state before the first step."""

@@ -52,13 +52,7 @@ class WeightProcess(nn.Module):
     """
 
     def __init__(
-        self,
-        w0: Tensor,
-        drift: Field,
-        prior: Prior,
-        cut: Cut,
-        w_t2: Tensor | None = None,
-        allow_leak: bool = False,
+        self, w0: Tensor, drift: Field, prior: Prior, cut: Cut, w_t2: Tensor | None = None, allow_leak: bool = False
     ) -> None:
         super().__init__()
         _check_parts(w0, drift, prior, cut)
@@ -130,26 +124,17 @@ class WeightProcess(nn.Module):
     ) -> Increments | None:
         if isinstance(samples, bool) or not isinstance(samples, Integral) or samples < 1:
             raise ValueError(f"expected samples to be an integer >= 1, got {samples!r}")
-        device = self.w0.device
+        device, phase = self.w0.device, grid.sde
         if generator is not None and not hasattr(generator, "device"):
             raise ValueError(f"expected generator to be a torch.Generator or None, got {type(generator).__name__}")
         if generator is not None and generator.device.type != device.type:
             raise ValueError(
                 f"expected a generator on {device.type}, the device of w0, got one on {generator.device.type}"
             )
-        if grid.sde is None:
+        if phase is None:
             return None
-        dt = (grid.sde.stop - grid.sde.start) / grid.sde.steps
-        return brownian.draw(
-            samples,
-            grid.sde.steps,
-            len(self.S),
-            dt,
-            noises=scheme.noises,
-            generator=generator,
-            dtype=self.w0.dtype,
-            device=device,
-        )
+        size, dt = (samples, phase.steps, len(self.S)), (phase.stop - phase.start) / phase.steps
+        return brownian.draw(*size, dt, noises=scheme.noises, generator=generator, dtype=self.w0.dtype, device=device)
 
     def _checked(self, noise: Increments, grid: Grid) -> Increments:
         if grid.sde is None:

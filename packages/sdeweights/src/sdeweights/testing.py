@@ -6,7 +6,7 @@ Requires hypothesis (`pip install sdeweights[testing]`).
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import torch
 from hypothesis import strategies as st
@@ -98,13 +98,8 @@ def affine_bottleneck(
 ) -> BottleneckDrift:
     """A `BottleneckDrift` that equals the affine function c + s t + A w, so closed forms are known for every solver.
 
-    The gates are 1/2 and w = relu(w) - relu(-w), so the function is exact up to rounding.
-
-    Args:
-        d: number of weights.
-        constant: c, a number or (d,).
-        slope: s, a number or (d,).
-        matrix: A, a number for a multiple of the identity or (d, d).
+    The gates are 1/2 and w = relu(w) - relu(-w), so the function is exact up to rounding. c and s (`constant`, `slope`)
+    are numbers or (d,); A (`matrix`) is (d, d), or a number for a multiple of the identity.
 
     Example:
         >>> affine_bottleneck(2, constant=1.0, matrix=-3.0)(torch.tensor(0.5), torch.tensor([1.0, 2.0]).double())
@@ -146,10 +141,17 @@ def affine_posterior(
     return PriorPlus(prior, SplitDrift(net(S), net(cut.complement(d)), S, d))
 
 
-def random_posterior(prior: Prior, cut: Cut, d: int, seed: int = 0, hidden: str = "2-3") -> PriorPlus:
+def random_posterior(
+    prior: Prior,
+    cut: Cut,
+    d: int,
+    seed: int = 0,
+    hidden: str = "2-3",
+    activation: Callable[[Tensor], Tensor] = nn.functional.softplus,
+) -> PriorPlus:
     """f_q = f_p + a bottleneck net with normal parameters, in float64: a nonlinear drift that every solver supports."""
     generator = seeded(seed)
-    net = bottleneck(d, cut, hidden).double()
+    net = bottleneck(d, cut, hidden, activation=activation).double()
     with torch.no_grad():
         for p in net.parameters():
             p.copy_(torch.randn(p.shape, generator=generator, dtype=torch.float64))

@@ -79,31 +79,18 @@ class Capped(nn.Module):
 
 @dataclass(frozen=True, eq=False)
 class Construction:
-    """A model of the proof. Every choice made in the proof is a field, so tests can also build a wrong model.
+    """A model of the proof. Every choice made in the proof is a field, so tests can also build a wrong model."""
 
-    Attributes:
-        law: the conditional law to approximate.
-        epsilon: the largest allowed probability of failure, and the largest allowed error.
-        case: what happens to w at t2.
-        family: family of the network F, and of the network f_q on R2.
-        net: F, from (x, eta) to y.
-        cut: when w is noisy, and in which coordinates.
-        steps: number of steps of the grid; T2 and T3 must be grid points.
-        sigma: noise of the weights.
-        delta: how close w has to come to gamma.
-        speed: factor of the field on R3; R3 has length 1 - T3.
-    """
-
-    law: SmoothLaw
-    epsilon: float
-    case: Case
-    family: Family
-    net: nn.Sequential
-    cut: Cut
-    steps: int
-    sigma: float
-    delta: float
-    speed: float = 1 / (1 - T3)
+    law: SmoothLaw  # the conditional law to approximate
+    epsilon: float  # the largest allowed probability of failure, and the largest allowed error
+    case: Case  # what happens to w at t2
+    family: Family  # of the network F, and of the network f_q on R2
+    net: nn.Sequential  # F, from (x, eta) to y
+    cut: Cut  # when w is noisy, and in which coordinates
+    steps: int  # of the grid; T2 and T3 must be grid points
+    sigma: float  # noise of the weights
+    delta: float  # how close w has to come to gamma
+    speed: float = 1 / (1 - T3)  # factor of the field on R3, which has length 1 - T3
 
     def __post_init__(self) -> None:
         Grid.of(self.cut, self.steps).index(T3)

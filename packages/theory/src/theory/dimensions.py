@@ -10,31 +10,20 @@ from typing import Self
 class Dimensions:
     """All dimensions of the construction; raises ValueError if they are inconsistent.
 
-    Attributes:
-        d_x: number of inputs.
-        d_y: number of outputs.
-        m: number of noises of the generator.
-        m_gamma: number of parameters of the network f_gamma.
-        m1: number of noisy weights.
-        m2: number of weights that are zero at t2, the extra dimensions of Lemma 3.
-        r: number of hidden coordinates between x and eta, which hold the output at t = 1.
-        d_w: number of weights.
-        d_h: number of hidden coordinates [x, 0_r, eta].
-
     Example:
         >>> Dimensions.of(d_x=1, d_y=1, m=1, m_gamma=10)
         Dimensions(d_x=1, d_y=1, m=1, m_gamma=10, m1=10, m2=10, r=1, d_w=20, d_h=3)
     """
 
-    d_x: int
-    d_y: int
-    m: int
-    m_gamma: int
-    m1: int
-    m2: int
-    r: int
-    d_w: int
-    d_h: int
+    d_x: int  # inputs
+    d_y: int  # outputs
+    m: int  # noises of the generator
+    m_gamma: int  # parameters of the network f_gamma
+    m1: int  # noisy weights
+    m2: int  # weights that are zero at t2, the extra dimensions of Lemma 3
+    r: int  # hidden coordinates between x and eta, which hold the output at t = 1
+    d_w: int  # weights
+    d_h: int  # hidden coordinates [x, 0_r, eta]
 
     def __post_init__(self) -> None:
         for name, value in asdict(self).items():

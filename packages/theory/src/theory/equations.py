@@ -10,8 +10,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from sdeweights import BottleneckDrift, Cut, Prior, PriorPlus, SplitDrift, WeightPath, WeightProcess
-from sdeweights.testing import affine_posterior, seeded
+from sdeweights import Cut, Prior, WeightPath, WeightProcess
+from sdeweights.testing import affine_posterior, random_posterior, seeded
 
 SOLVERS = ("euler", "fused-euler")  # values of both `solver` and `ode_solver`
 
@@ -24,23 +24,9 @@ def affine_process(
 
 
 def random_process(cut: Cut, prior: Prior, w0: Tensor, seed: int, hidden: str = "3-4-3") -> WeightProcess:
-    """The process dw = (f_p + random net) dt + noise."""
-    d = len(w0)
-    net: BottleneckDrift | SplitDrift = random_net(d, seed, hidden)
-    if cut.splits(d):
-        S = cut.indices(d)
-        net = SplitDrift(random_net(len(S), seed, hidden), random_net(d - len(S), seed + 1, hidden), S, d)
-    return WeightProcess(w0, PriorPlus(prior, net), prior, cut)
-
-
-def random_net(d: int, seed: int, hidden: str = "3-4-3") -> BottleneckDrift:
-    """A bounded tanh net whose last layer is not zero; it mixes all d coordinates."""
-    generator = seeded(seed)
-    net = BottleneckDrift(d, hidden, activation=torch.tanh).double()
-    with torch.no_grad():
-        for parameter in net.parameters():
-            parameter.copy_(torch.randn(parameter.shape, generator=generator, dtype=torch.float64))
-    return net
+    """The process dw = (f_p + random net) dt + noise; the net is bounded, and mixes all coordinates of S and of D."""
+    drift = random_posterior(prior, cut, len(w0), seed, hidden, activation=torch.tanh)
+    return WeightProcess(w0, drift, prior, cut)
 
 
 def sample(process: WeightProcess, steps: int, samples: int, solver: str, seed: int) -> WeightPath:

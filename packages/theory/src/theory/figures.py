@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +21,13 @@ from theory.models import random_model
 BLUE, ORANGE, GREEN, RED, GREY = "#0072B2", "#E69F00", "#009E73", "#D55E00", "#999999"
 PALETTE = (BLUE, ORANGE, GREEN, RED, "#CC79A7", "#56B4E9")
 PATHS = 6
+STYLE: Any = {
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.titlesize": 11,
+    "font.size": 10,
+    "figure.constrained_layout.use": True,
+}
 
 
 def draw_all(folder: Path, seed: int = 0) -> list[Path]:
@@ -31,23 +36,10 @@ def draw_all(folder: Path, seed: int = 0) -> list[Path]:
     drawn = []
     for name, draw in (("figure1", vertical_cut), ("figure2", horizontal_cut), ("annulus", annulus_under_maps)):
         path = folder / f"{name}.png"
-        with _style():
+        with mpl.rc_context(STYLE):
             draw(seed).savefig(path, dpi=150)
         drawn.append(path)
     return [*drawn, *figures_ucda.draw(folder, seed)]
-
-
-@contextmanager
-def _style() -> Iterator[None]:
-    settings: Any = {
-        "axes.spines.top": False,
-        "axes.spines.right": False,
-        "axes.titlesize": 11,
-        "font.size": 10,
-        "figure.constrained_layout.use": True,
-    }
-    with mpl.rc_context(settings):
-        yield
 
 
 def vertical_cut(seed: int = 0) -> Figure:

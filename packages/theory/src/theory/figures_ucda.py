@@ -22,15 +22,8 @@ CASE = Case.CONTINUED
 def draw(folder: Path, seed: int = 0) -> list[Path]:
     """Draw one figure per law into a directory, and return their paths."""
     folder.mkdir(parents=True, exist_ok=True)
-    return [
-        _on_the_line(HeteroscedasticGaussian(), folder / "ucda-gaussian.png", seed),
-        _on_the_line(Bimodal(), folder / "ucda-bimodal.png", seed),
-        _on_the_plane(Circle(), folder / "ucda-circle.png", seed),
-    ]
-
-
-def _sampled(law: SmoothLaw, x: Tensor, seed: int) -> Outcome:
-    return run(construct(law, EPSILON, CASE), x, SAMPLES, torch.Generator().manual_seed(seed))
+    laws: dict[str, SmoothLaw] = {"gaussian": HeteroscedasticGaussian(), "bimodal": Bimodal(), "circle": Circle()}
+    return [_figure(law, folder / f"ucda-{name}.png", seed) for name, law in laws.items()]
 
 
 def _drawn(law: Law, x: float, n: int = 20_000) -> Tensor:
@@ -38,27 +31,25 @@ def _drawn(law: Law, x: float, n: int = 20_000) -> Tensor:
     return law.sample(torch.full((n, 1), x, dtype=torch.float64), torch.Generator().manual_seed(1))
 
 
-def _title(law: Law) -> str:
-    return (
-        f"Theorem 4.2, {law.name} law: weights continued past $t_2$, $\\varepsilon$ = {EPSILON}, {SAMPLES} weight paths"
-    )
-
-
-def _on_the_line(law: SmoothLaw, file: Path, seed: int) -> Path:
-    """A figure with quantiles over x, histograms and densities at three inputs, and the error against |eta|."""
-    x = grid(41)
-    result = _sampled(law, x, seed)
+def _figure(law: SmoothLaw, file: Path, seed: int) -> Path:
+    """Two panels that compare the model with a law on the line or on the plane, and the error against |eta|."""
+    on_the_line = law.d_y == 1
+    x = grid(41 if on_the_line else 3)
+    result = run(construct(law, EPSILON, CASE), x, SAMPLES, torch.Generator().manual_seed(seed))
     figure = Figure(figsize=(13.5, 4.8), layout="constrained")
-    over_x, at_x, errors = figure.subplots(1, 3, width_ratios=(1.2, 1, 0.9))
-    _quantiles(over_x, law, x, result)
-    _densities(at_x, law, x, result)
+    left, right, errors = figure.subplots(1, 3, width_ratios=(1.2 if on_the_line else 1, 1, 0.9))
+    panels = (_quantiles, _densities) if on_the_line else (_points, _angles)
+    for axes, panel in zip((left, right), panels, strict=True):
+        panel(axes, law, x, result)
     _errors(errors, result)
-    figure.suptitle(_title(law))
+    setting = f"weights continued past $t_2$, $\\varepsilon$ = {EPSILON}, {SAMPLES} weight paths"
+    figure.suptitle(f"Theorem 4.2, {law.name} law: {setting}")
     figure.savefig(file, dpi=140)
     return file
 
 
 def _quantiles(axes: Axes, law: SmoothLaw, x: Tensor, result: Outcome) -> None:
+    """Quantiles of the model and of the law over x, and some of the model's outputs."""
     levels = torch.tensor([0.05, 0.25, 0.5, 0.75, 0.95], dtype=torch.float64)
     eta = torch.special.ndtri(levels)[:, None, None]
     exact = law.generator(x.expand(len(levels), -1, -1), eta.expand(-1, len(x), -1))[..., 0]
@@ -87,16 +78,9 @@ def _densities(axes: Axes, law: SmoothLaw, x: Tensor, result: Outcome) -> None:
     for row, ((k, name), density) in enumerate(zip(rows, curves, strict=True)):
         bars, line = ("model", "true density") if row == 0 else (None, None)
         counts, edges = torch.histogram(result.y[:, k, 0].double(), bins=45, range=ends, density=True)
-        axes.stairs(
-            (counts + row * height).numpy(),
-            edges.numpy(),
-            baseline=row * height,
-            fill=True,
-            color=MODEL,
-            alpha=0.45,
-            label=bars,
-        )
-        axes.plot(y.numpy(), (density + row * height).numpy(), color=TRUE, linewidth=2, label=line)
+        base, levels = row * height, (counts + row * height).numpy()
+        axes.stairs(levels, edges.numpy(), baseline=base, fill=True, color=MODEL, alpha=0.45, label=bars)
+        axes.plot(y.numpy(), (density + base).numpy(), color=TRUE, linewidth=2, label=line)
         axes.text(ends[1], (row + 0.12) * height, f"$x$ = {name}", fontsize=10, ha="right")
     axes.set(xlabel="output $y$", ylabel="density", yticks=[], title="densities at three inputs")
     _legend(axes, 2)
@@ -108,37 +92,24 @@ def _errors(axes: Axes, result: Outcome) -> None:
     for mask, colour, marker, name in ((inside, MODEL, "o", "in $A$"), (~inside, ACCENT, "x", "not in $A$")):
         axes.scatter(size[mask].numpy(), result.error[mask].numpy(), s=10, color=colour, marker=marker, label=name)
     axes.axhline(EPSILON, color=TRUE, linewidth=1.5, label="$\\varepsilon$")
-    share = float(inside.double().mean())
-    axes.set(
-        xlabel="$|\\eta|$", ylabel="error, sup over $x$", yscale="log", title=f"{share:.1%} of the paths lie in $A$"
-    )
+    title = f"{float(inside.double().mean()):.1%} of the paths lie in $A$"
+    axes.set(xlabel="$|\\eta|$", ylabel="error, sup over $x$", yscale="log", title=title)
     _legend(axes, 3)
 
 
-def _on_the_plane(law: SmoothLaw, file: Path, seed: int) -> Path:
-    """A figure with samples at three inputs on the law's curve, the distribution of angles, and the error by |eta|."""
-    x = torch.tensor([[-1.0], [0.0], [1.0]], dtype=torch.float64)
-    result = _sampled(law, x, seed)
-    figure = Figure(figsize=(13.5, 4.8), layout="constrained")
-    plane, angles, errors = figure.subplots(1, 3, width_ratios=(1, 1, 0.9))
-    markers = ("o", "s", "^")
-    for k, marker in enumerate(markers):
+def _points(axes: Axes, law: SmoothLaw, x: Tensor, result: Outcome) -> None:
+    """Outputs at three inputs, on the law's curve."""
+    for k, marker in enumerate(("o", "s", "^")):
         ring = _drawn(law, float(x[k]), 2000)
         ring = ring[torch.atan2(ring[:, 1], ring[:, 0]).argsort()]
-        plane.plot(*ring.T.numpy(), color=TRUE, linewidth=6, alpha=0.4, label="true law" if k == 0 else None)
-        plane.scatter(
-            *result.y[:250, k].T.numpy(), s=9, color=MODEL, marker=marker, label=f"$x$ = {int(x[k])}", zorder=3
-        )
-    plane.set(xlabel="$y_1$", ylabel="$y_2$", title="model at three inputs, 250 paths", aspect="equal")
-    _legend(plane, 4)
-    _angles(angles, law, x, result)
-    _errors(errors, result)
-    figure.suptitle(_title(law))
-    figure.savefig(file, dpi=140)
-    return file
+        axes.plot(*ring.T.numpy(), color=TRUE, linewidth=6, alpha=0.4, label="true law" if k == 0 else None)
+        (first, second), label = result.y[:250, k].T.numpy(), f"$x$ = {int(x[k])}"
+        axes.scatter(first, second, s=9, color=MODEL, marker=marker, label=label, zorder=3)
+    axes.set(xlabel="$y_1$", ylabel="$y_2$", title="model at three inputs, 250 paths", aspect="equal")
+    _legend(axes, 4)
 
 
-def _angles(axes: Axes, law: Law, x: Tensor, result: Outcome) -> None:
+def _angles(axes: Axes, law: SmoothLaw, x: Tensor, result: Outcome) -> None:
     """Distribution function of the angle at x = 0; at other inputs it differs only by the error."""
     turns = law.uniforms(x[1].expand(SAMPLES, 1), result.y[:, 1])[:, 0].sort().values
     axes.plot([0, 1], [0, 1], color=TRUE, linewidth=2, label="true law: uniform")

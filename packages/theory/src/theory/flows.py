@@ -96,15 +96,10 @@ def certify(seed: int = 0, solvers: Sequence[str] = SOLVERS) -> list[Certificate
 def _continuous_weights(seed: int, solver: str) -> Certificate:
     """The Hoelder exponent of sampled paths of dw = -w dt + dB."""
     process = affine_process(Cut.full(), Brownian(), torch.zeros(1, dtype=torch.float64), matrix=-1.0)
-    return Certificate(
-        CLAIM,
-        f"Hoelder exponent of sampled weights (no jumps), {solver}",
-        roughness(sample(process, 4096, 50, solver, seed)),
-        "==",
-        0.5,
-        0.02,
-        "the drift at the longest lag, 64 / 4096, and chance",
-    )
+    exponent = roughness(sample(process, 4096, 50, solver, seed))
+    what = f"Hoelder exponent of sampled weights (no jumps), {solver}"
+    why = "the drift at the longest lag, 64 / 4096, and chance"
+    return Certificate(CLAIM, what, exponent, "==", 0.5, 0.02, why)
 
 
 def _models(d: int, seed: int, solver: str) -> list[tuple[Model, WeightPath]]:
@@ -121,11 +116,10 @@ def _on_the_line(seed: int, solver: str) -> list[Certificate]:
     slopes = [model.images(x, path)[0].diff(dim=0) / x.diff(dim=0) for model, path in models]
     worst = max(step_condition(model.f_h, path) for model, path in models)
     smallest = min(float(s.min()) for s in slopes)
+    what = f"d = 1: smallest slope between {len(x)} points (order is kept), {solver}"
     return [
         Certificate(CLAIM, f"largest dt * Lip, models of {len(CUTS)} cuts, {solver}", worst, "<=", 0.999),
-        Certificate(
-            CLAIM, f"d = 1: smallest slope between 2001 points (order is kept), {solver}", smallest, ">=", 1e-6
-        ),
+        Certificate(CLAIM, what, smallest, ">=", 1e-6),
     ]
 
 
@@ -141,11 +135,11 @@ def _in_the_plane(seed: int, solver: str) -> list[Certificate]:
             windings.append(winding_of_image(psi, 2.0))
             determinants.append(float(torch.linalg.det(jacobians(psi, x)).min()))
             liouville.append(liouville_gap(model, path, x[::10]))
-    order_4, quadrature = "dt^4 with dt * Lip <= 1/4", "trapezoidal rule and Runge-Kutta"
+    order_4, quadrature, rounding = "dt^4 with dt * Lip <= 1/4", "trapezoidal rule and Runge-Kutta", "rounding"
     return [
         Certificate(CLAIM, f"|reverse flow(flow(x)) - x|, Runge-Kutta, {solver}", max(back), "<=", 0, 1e-4, order_4),
         Certificate(
-            CLAIM, f"|inverse(Euler(x)) - x|, by contraction, {solver}", max(inverse), "<=", 0, 1e-10, "rounding"
+            CLAIM, f"|inverse(Euler(x)) - x|, by contraction, {solver}", max(inverse), "<=", 0, 1e-10, rounding
         ),
         Certificate(CLAIM, f"d = 2: smallest det D psi (orientation is kept), {solver}", min(determinants), ">=", 1e-6),
         Certificate(CLAIM, f"|ln det D psi - int div f_h dt|, {solver}", max(liouville), "<=", 0, 1e-3, quadrature),

@@ -27,19 +27,12 @@ STEPS, SAMPLES, EPSILON = 16, 1500, 0.1
 
 
 class Evidence(NamedTuple):
-    """Results of the sampled weight paths.
+    """Results of the sampled weight paths."""
 
-    Attributes:
-        eta: noise in the hidden state, (samples, m).
-        y: outputs, (samples, len(x), d_y).
-        error: sup over x of |y - f~(x, eta)|, (samples,).
-        spread: the largest distance of a network weight from gamma.
-    """
-
-    eta: Tensor
-    y: Tensor
-    error: Tensor
-    spread: float
+    eta: Tensor  # noise in the hidden state, (samples, m)
+    y: Tensor  # outputs, (samples, len(x), d_y)
+    error: Tensor  # sup over x of |y - f~(x, eta)|, (samples,)
+    spread: float  # the largest distance of a network weight from gamma
 
 
 def sample(law: SmoothLaw, epsilon: float, x: Tensor, samples: int, generator: torch.Generator) -> Evidence:
@@ -54,12 +47,8 @@ def sample(law: SmoothLaw, epsilon: float, x: Tensor, samples: int, generator: t
         return torch.zeros_like(h) if t < T3 else field(t, h, w[m:])
 
     still = lambda t, w: torch.zeros_like(w)  # noqa: E731, ARG005
-    process = WeightProcess(
-        torch.cat([gamma.new_zeros(m), gamma]),
-        SplitDrift(still, still, list(range(m)), d),
-        Brownian(sigma_for(STEPS // 2)),
-        Cut.horizontal(range(m)),
-    )
+    w0, drift = torch.cat([gamma.new_zeros(m), gamma]), SplitDrift(still, still, list(range(m)), d)
+    process = WeightProcess(w0, drift, Brownian(sigma_for(STEPS // 2)), Cut.horizontal(range(m)))
     with torch.no_grad():
         path = process.sample(STEPS, samples, generator=generator)
         h1 = flow(f_h, torch.cat([x, x.new_zeros(len(x), law.d_y + m)], 1), path, vectorize=True)

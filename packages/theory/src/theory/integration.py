@@ -11,28 +11,16 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor
 
 from sdeweights import Brownian, Cut, OrnsteinUhlenbeck, WeightPath, WeightProcess, flow
 from sdeweights.diffusion import Field
-from theory import figure_paths
+from theory import closed_forms, figure_paths
 from theory.certificate import Certificate
-from theory.closed_forms import (
-    MU,
-    SIGMA,
-    SIGMAS,
-    THETA,
-    D,
-    constant_drift,
-    decay,
-    end_of_constant_drift,
-    end_of_mean_reversion,
-    mean_reversion,
-    slope_of_kl,
-)
+from theory.closed_forms import MU, SIGMA, SIGMAS, THETA, D
 from theory.equations import SOLVERS, affine_process, random_process, sample
 from theory.statistics import STANDARD_ERRORS, mean_and_variance
 
@@ -48,7 +36,7 @@ CUTS = (
     Cut.both(0.3, 0.6, [0, 3]),
 )
 GRIDS = (3, 29, 30, 60)
-CASES = f"{len(CUTS)} cuts x {len(GRIDS)} grids"
+CASES = tuple(itertools.product(CUTS, GRIDS))
 ROUNDING = "rounding of 60 steps"
 
 
@@ -89,10 +77,6 @@ def _of_solver(seed: int, solver: str) -> list[Certificate]:
     ]
 
 
-def _cases() -> Iterator[tuple[Cut, int]]:
-    return itertools.product(CUTS, GRIDS)
-
-
 def _exact(statement: str, solver: str, gaps: Sequence[float]) -> Certificate:
     return Certificate(CLAIM, f"{statement}, worst, {solver}", max(gaps), "==", 0, 1e-12, ROUNDING)
 
@@ -106,17 +90,17 @@ def _constant_drift(seed: int, solver: str) -> list[Certificate]:
     # one sigma for all coordinates, or one per coordinate
     values: tuple[float | Tensor, ...] = (SIGMA, SIGMAS, SIGMA, SIGMAS)
     sigmas = dict(zip(GRIDS, values, strict=True))
-    driven = [constant_drift(cut, steps, solver, sigma=sigmas[steps], seed=seed) for cut, steps in _cases()]
+    driven = [closed_forms.constant_drift(cut, n, solver, sigma=sigmas[n], seed=seed) for cut, n in CASES]
     ends = max((d.path.times[-1] for d in driven), key=lambda end: abs(end - 1))
     h0 = torch.zeros(1, 1, dtype=torch.float64)
     with torch.no_grad():
         hidden = [_sup(flow(lambda t, h, w: 1 + 0 * h, h0, d.path) - 1) for d in driven]  # noqa: ARG005
-    weights = [_sup(d.path.w[:, -1] - end_of_constant_drift(d)) for d in driven]
+    weights = [_sup(d.path.w[:, -1] - closed_forms.end_of_constant_drift(d)) for d in driven]
     energies = [float((1 / d.sigma**2).sum()) * (d.cut.t2 - d.cut.t1) for d in driven]  # int |u|^2 dt
     kls = [_sup(d.path.kl - energy / 2) for d, energy in zip(driven, energies, strict=True)]
-    slopes = [abs(slope_of_kl(d) - energy) for d, energy in zip(driven, energies, strict=True)]
+    slopes = [abs(closed_forms.slope_of_kl(d) - energy) for d, energy in zip(driven, energies, strict=True)]
     return [
-        Certificate(CLAIM, f"last grid point, worst of {CASES}, {solver}", ends, "==", 1),
+        Certificate(CLAIM, f"last grid point, worst of {len(CUTS)} cuts x {len(GRIDS)} grids, {solver}", ends, "==", 1),
         _exact("|w_1 - w_0 - 1 - sigma B| for f_q = 1", solver, weights),
         _exact("|h_1 - h_0 - 1| for f_h = 1", solver, hidden),
         _exact("|KL - 1/2 sum_S (gap / sigma)^2 (t2 - t1)|", solver, kls),
@@ -125,10 +109,10 @@ def _constant_drift(seed: int, solver: str) -> list[Certificate]:
 
 
 def _mean_reversion(seed: int, solver: str) -> list[Certificate]:
-    driven = [mean_reversion(cut, steps, solver, seed) for cut, steps in _cases()]
-    ends = [_sup(d.path.w[:, -1] - end_of_mean_reversion(d)) for d in driven]
+    driven = [closed_forms.mean_reversion(cut, steps, solver, seed) for cut, steps in CASES]
+    ends = [_sup(d.path.w[:, -1] - closed_forms.end_of_mean_reversion(d)) for d in driven]
     gradients = [torch.autograd.grad(d.path.w[:, -1].mean(0).sum(), d.process.w0)[0] for d in driven]
-    slopes = [_sup(gradient - decay(d.path)[0]) for gradient, d in zip(gradients, driven, strict=True)]
+    slopes = [_sup(gradient - closed_forms.decay(d.path)[0]) for gradient, d in zip(gradients, driven, strict=True)]
     return [
         _exact(f"|w_1 - closed form| for theta = {THETA:g}, mu = {MU:g}", solver, ends),
         _exact(f"|dw_1/dw_0 - prod (1 - theta dt)| for theta = {THETA:g}", solver, slopes),
@@ -144,18 +128,10 @@ def _theta_3_against_theta_1(seed: int, solver: str) -> list[Certificate]:
     variances = [SIGMA**2 * dt * sum(mean**2 for mean in means[:k]) for k in range(steps + 1)]
     exact = 0.5 * (2 / SIGMA) ** 2 * dt * sum(m**2 + v for m, v in zip(means[:-1], variances[:-1], strict=True))
     error = STANDARD_ERRORS * float(path.kl.std()) / math.sqrt(PATHS)
-    what = f"theta = 3 against 1, {steps} steps, {solver}"
+    what, why = f"theta = 3 against 1, {steps} steps, {solver}", f"{STANDARD_ERRORS} standard errors of {PATHS} paths"
     return [
         *mean_and_variance(CLAIM, f"w_1, {what}", path.w[:, -1, 0], means[-1], variances[-1]),
-        Certificate(
-            CLAIM,
-            f"E KL, {what}",
-            float(path.kl.mean()),
-            "==",
-            exact,
-            error,
-            f"{STANDARD_ERRORS} standard errors of {PATHS} paths",
-        ),
+        Certificate(CLAIM, f"E KL, {what}", float(path.kl.mean()), "==", exact, error, why),
     ]
 
 

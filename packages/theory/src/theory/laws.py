@@ -17,17 +17,11 @@ SQRT_2PI = math.sqrt(2 * math.pi)
 
 
 class Law(ABC):
-    """A conditional law on R^{d_y} and its generator on X x R^m.
+    """A conditional law on R^{d_y} and its generator on X x R^m."""
 
-    Attributes:
-        name: name in tables and figures.
-        m: dimension of the noise eta.
-        d_y: dimension of y.
-    """
-
-    name: str
-    m: int = 1
-    d_y: int = 1
+    name: str  # in tables and figures
+    m: int = 1  # dimension of the noise eta
+    d_y: int = 1  # dimension of y
 
     @abstractmethod
     def generator(self, x: Tensor, eta: Tensor) -> Tensor:

@@ -79,7 +79,9 @@ class Shallow:
 
     def module(self, reach: float) -> nn.Sequential:
         """The network as torch layers; a deep network equals F only on |z_i| <= reach."""
-        return _wide(self) if self.family is Family.WIDE else _deep(self, reach)
+        if self.family is Family.DEEP:
+            return _deep(self, reach)
+        return nn.Sequential(_linear(self.A, self.b), nn.Tanh(), _linear(self.V, self.c))
 
 
 def _linear(weight: Tensor, bias: Tensor) -> nn.Linear:
@@ -88,10 +90,6 @@ def _linear(weight: Tensor, bias: Tensor) -> nn.Linear:
         layer.weight.copy_(weight)
         layer.bias.copy_(bias)
     return layer
-
-
-def _wide(F: Shallow) -> nn.Sequential:
-    return nn.Sequential(_linear(F.A, F.b), nn.Tanh(), _linear(F.V, F.c))
 
 
 def _deep(F: Shallow, reach: float) -> nn.Sequential:

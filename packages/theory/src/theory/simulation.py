@@ -13,23 +13,14 @@ from theory.steering import T2, T3
 
 
 class Outcome(NamedTuple):
-    """Results of the sampled weight paths.
+    """Results of the sampled weight paths."""
 
-    Attributes:
-        eta: noise in the hidden state, (samples, m).
-        y: outputs L h_1, (samples, len(x), d_y).
-        error: sup over x of |y - f~(x, eta)|, (samples,).
-        inside: whether the sample lies in A, (samples,).
-        distance: |w_3/4 [1:m_gamma] - gamma|, (samples,).
-        kl: KL of the path, (samples,).
-    """
-
-    eta: Tensor
-    y: Tensor
-    error: Tensor
-    inside: Tensor
-    distance: Tensor
-    kl: Tensor
+    eta: Tensor  # noise in the hidden state, (samples, m)
+    y: Tensor  # outputs L h_1, (samples, len(x), d_y)
+    error: Tensor  # sup over x of |y - f~(x, eta)|, (samples,)
+    inside: Tensor  # whether the sample lies in A, (samples,)
+    distance: Tensor  # |w_3/4 [1:m_gamma] - gamma|, (samples,)
+    kl: Tensor  # KL of the path, (samples,)
 
 
 def run(model: Construction, x: Tensor, samples: int, generator: torch.Generator, batch: int = 100) -> Outcome:

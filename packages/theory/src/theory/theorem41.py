@@ -31,24 +31,17 @@ from theory.models import CUTS, Model, random_model
 from theory.separation import LP_TOLERANCE, Hyperplane, best_sup, common_point, sup_error
 
 CLAIM = "Theorem 4.1"
-LP_REASON = "tolerance of the linear programme"
 WEIGHT_SOLVER = "fused-euler"  # for the trained models
 ANNULUS = Annulus()
 FINEST = 2**14  # largest number of points on the sphere r2
 
 
 class Verdict(NamedTuple):
-    """How well affine maps L represent z after a given map psi_1.
+    """How well affine maps L represent z after a given map psi_1."""
 
-    Attributes:
-        own: sup |L - z| for the model's own output layer.
-        best: the same for the best affine L.
-        residual: residual of a common point of both convex hulls; infinite if no such point was found.
-    """
-
-    own: float
-    best: float
-    residual: float
+    own: float  # sup |L - z| for the model's own output layer
+    best: float  # the same for the best affine L
+    residual: float  # of a common point of both convex hulls; infinite if no such point was found
 
 
 def images(model: Model, sample: Sample, path: WeightPath) -> tuple[Tensor, Tensor]:
@@ -187,19 +180,17 @@ def _random(seed: int) -> list[Certificate]:
 
 
 def _all_outputs(verdicts: Sequence[Verdict], what: str) -> list[Certificate]:
-    best = min(v.best for v in verdicts)
+    residual, why = max(v.residual for v in verdicts), "rounding of a convex combination"
+    meet = f"convex hulls of the images meet: largest residual, {what}"
     return [
-        Certificate(CLAIM, f"smallest sup, best L, {what}", best, ">=", 1, LP_TOLERANCE, LP_REASON),
-        Certificate(
-            CLAIM,
-            f"convex hulls of the images meet: largest residual, {what}",
-            max(v.residual for v in verdicts),
-            "<=",
-            0,
-            1e-12,
-            "rounding of a convex combination",
-        ),
+        _of_best(f"smallest sup, best L, {what}", min(v.best for v in verdicts), ">=", 1),
+        Certificate(CLAIM, meet, residual, "<=", 0, 1e-12, why),
     ]
+
+
+def _of_best(statement: str, sup: float, relation: str, bound: float) -> Certificate:
+    """A statement about `best_sup`, whose error is that of the linear programme."""
+    return Certificate(CLAIM, statement, sup, relation, bound, LP_TOLERANCE, "tolerance of the linear programme")
 
 
 def _trained(seed: int) -> list[Certificate]:
@@ -225,24 +216,8 @@ def _coarse() -> list[Certificate]:
     sample = Annulus().sample(2, 200, seeded())
     best = {n: best_sup(*(euler_fold(n)(part) for part in sample)) for n in (1, 3, 10)}
     return [
-        Certificate(
-            CLAIM,
-            f"one Euler step with dt * Lip = {FOLD_LIPSCHITZ:g} escapes: sup, best L",
-            best[1],
-            "<=",
-            0.5,
-            LP_TOLERANCE,
-            LP_REASON,
-        ),
-        Certificate(
-            CLAIM,
-            "the same field, 3 and 10 steps: sup, best L",
-            min(best[3], best[10]),
-            ">=",
-            1,
-            LP_TOLERANCE,
-            LP_REASON,
-        ),
+        _of_best(f"one Euler step with dt * Lip = {FOLD_LIPSCHITZ:g} escapes: sup, best L", best[1], "<=", 0.5),
+        _of_best("the same field, 3 and 10 steps: sup, best L", min(best[3], best[10]), ">=", 1),
     ]
 
 

@@ -30,17 +30,10 @@ class Visited(NamedTuple):
 def take(
     equation: Equation, w: Tensor, times: Sequence[float], dB: Tensor | None, *, keep: bool
 ) -> tuple[Tensor, Tensor, Visited]:
-    """Take the steps of a phase, without an autograd graph.
+    """Take the steps of a phase from w, (S, d), over n + 1 grid points, without an autograd graph.
 
-    Args:
-        equation: the equation to integrate.
-        w: initial states, (S, d).
-        times: n + 1 grid points.
-        dB: increments (S, n, d), or None for a deterministic phase.
-        keep: whether to store the values needed by the backward pass.
-
-    Returns:
-        States (S, n + 1, d), KL (S,), and the stored values.
+    dB is (S, n, d), or None for a deterministic phase. Returns states (S, n + 1, d), KL (S,), and the values that the
+    backward pass needs, which are stored if `keep` is True.
     """
     theta, mu, sigma, activation, (*hidden, last) = equation
     states = w.new_empty(len(w), len(times), w.shape[-1])

@@ -64,20 +64,6 @@ def _require_instance(solver: _Scheme, name: str, example: str) -> _Scheme:
 
 
 __all__ = [
-    "ODE_SOLVERS",
-    "SDE_SOLVERS",
-    "EulerMaruyama",
-    "FusedEuler",
-    "FusedOdeEuler",
-    "Heun",
-    "Midpoint",
-    "Milstein",
-    "OdeSolver",
-    "RungeKutta",
-    "SdeSolver",
-    "Sra1",
-    "Torchdiffeq",
-    "Torchsde",
-    "ode_solver",
-    "sde_solver",
-]
+    "ODE_SOLVERS", "SDE_SOLVERS", "EulerMaruyama", "FusedEuler", "FusedOdeEuler", "Heun", "Midpoint", "Milstein",
+    "OdeSolver", "RungeKutta", "SdeSolver", "Sra1", "Torchdiffeq", "Torchsde", "ode_solver", "sde_solver",
+]  # fmt: skip

@@ -41,25 +41,15 @@ class Counted:
 
 
 class Sde(NamedTuple):
-    """The Ito equation dw = f(t, w) dt + P^T g(t, w) dB, with m noises driving the coordinates `noisy` out of d.
+    """The Ito equation dw = f(t, w) dt + P^T g(t, w) dB, with m noises driving the coordinates `noisy` out of d."""
 
-    Attributes:
-        drift: f, from (t, w) to (..., d).
-        prior: f_p and g, for the KL.
-        drift_and_gap: f and the gap f - f_p, evaluated at the left end of each step, where the KL is summed.
-        diffusion: g on the noisy coordinates: scalar, (..., m) or (..., m, m).
-        kind: which of these three g is.
-        noisy: (m,) indices of the noisy coordinates.
-        additive: whether g does not depend on w.
-    """
-
-    drift: Counted
-    prior: Prior
-    drift_and_gap: FieldAndGap
-    diffusion: Field
-    kind: Kind
-    noisy: Tensor
-    additive: bool
+    drift: Counted  # f, from (t, w) to (..., d)
+    prior: Prior  # f_p and g, for the KL
+    drift_and_gap: FieldAndGap  # f and the gap f - f_p, at the left end of each step, where the KL is summed
+    diffusion: Field  # g on the noisy coordinates: scalar, (..., m) or (..., m, m)
+    kind: Kind  # which of these three g is
+    noisy: Tensor  # (m,) indices of the noisy coordinates
+    additive: bool  # whether g does not depend on w
 
     @classmethod
     def of(cls, drift: Counted, prior: Prior, noisy: Tensor, w: Tensor) -> Self:

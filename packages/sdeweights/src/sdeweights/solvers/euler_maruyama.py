@@ -14,7 +14,6 @@ class EulerMaruyama(OneStepSde):
     """The scheme of the paper; accepts any diffusion."""
 
     def order(self, additive: bool) -> float:
-        """Strong order."""
         return 1.0 if additive else 0.5
 
     def step(self, sde: Sde, s: Step) -> Tensor:

@@ -19,7 +19,6 @@ class Midpoint(OneStepSde):
     """Strong order 1 for additive and for diagonal (or otherwise commutative) noise; 1/2 for other dense noise."""
 
     def order(self, additive: bool) -> float:  # noqa: ARG002 - the same for both
-        """Strong order."""
         return 1.0
 
     def check(self, sde: Sde, t: Tensor, w: Tensor) -> None:

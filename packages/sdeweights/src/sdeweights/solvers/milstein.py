@@ -15,7 +15,6 @@ class Milstein(OneStepSde):
     """Ito-Milstein for diffusions whose g_i depends only on w_i; other diffusions would need Levy areas."""
 
     def order(self, additive: bool) -> float:  # noqa: ARG002 - the same for both
-        """Strong order."""
         return 1.0
 
     def check(self, sde: Sde, t: Tensor, w: Tensor) -> None:

@@ -22,19 +22,12 @@ Ends = tuple[Any, Any]  # an argument of f at both ends of a step
 
 @dataclass(frozen=True)
 class RungeKutta:
-    """An explicit scheme, given by its coefficients.
+    """An explicit scheme, given by its coefficients."""
 
-    Attributes:
-        order: order of convergence.
-        c: fractions of the step at which f is evaluated.
-        a: for each stage, the coefficients of the earlier stages.
-        b: coefficients of the stages in the final step.
-    """
-
-    order: float
-    c: tuple[float, ...]
-    a: tuple[tuple[float, ...], ...]
-    b: tuple[float, ...]
+    order: float  # of convergence
+    c: tuple[float, ...]  # fractions of the step at which f is evaluated
+    a: tuple[tuple[float, ...], ...]  # for each stage, the coefficients of the earlier stages
+    b: tuple[float, ...]  # coefficients of the stages in the final step
 
     @cached_property
     def left_only(self) -> bool:

@@ -20,7 +20,6 @@ class Sra1(OneStepSde):
     noises = 2
 
     def order(self, additive: bool) -> float:
-        """Strong order."""
         return 1.5 if additive else float("nan")
 
     def check(self, sde: Sde, t: Tensor, w: Tensor) -> None:  # noqa: ARG002 - `sde.additive` is enough
