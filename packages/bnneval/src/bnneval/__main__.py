@@ -10,20 +10,17 @@ import argparse
 import sys
 import zipfile
 import zlib
+from collections.abc import Sequence
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import Any, NoReturn
 
 import numpy as np
+from numpy.typing import NDArray
 
 from bnneval.predictive import averaged
 from bnneval.report import report, table
 from bnneval.strict_json import dumps
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from numpy.typing import NDArray
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

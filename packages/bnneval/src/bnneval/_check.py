@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator, Sequence
+from typing import Any
 
 import numpy as np
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike, NDArray
 
 # Rows of a float32 softmax sum to 1 within about 1e-6; float16 has 11 bits. Logits miss 1 by far more than either.
 # float16 rows are divided by their sum, so anything computed from them, such as a mean, is also a distribution.

@@ -9,15 +9,13 @@ confidences share a bin and the order of the samples does not matter.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import ArrayLike, NDArray
 
 from bnneval import _check
 from bnneval.predictive import top
-
-if TYPE_CHECKING:
-    from numpy.typing import ArrayLike, NDArray
 
 NORMS = ("l1", "l2", "max")
 SCHEMES = ("width", "mass")

@@ -6,22 +6,22 @@ can be printed in black and white.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from functools import wraps
 from itertools import cycle
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
     from matplotlib.figure import Figure
-    from numpy.typing import NDArray
 
     from bnneval.calibration import Reliability
     from bnneval.roc import Roc
     from bnneval.shift import Shift
+
 
 P = ParamSpec("P")
 T = TypeVar("T")

@@ -5,14 +5,12 @@ Probabilities are averaged. Averaging logits or log-probabilities is wrong: exp 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import ArrayLike, NDArray
 
 from bnneval import _check
-
-if TYPE_CHECKING:
-    from numpy.typing import ArrayLike, NDArray
 
 
 class Top(NamedTuple):
@@ -78,5 +76,4 @@ def true_class_probs(probs: ArrayLike, labels: ArrayLike) -> NDArray[np.float64]
     """
     p = _check.probabilities(probs)
     y = _check.labels(labels, *p.shape)
-    picked: NDArray[np.float64] = p[np.arange(len(p)), y]
-    return picked
+    return p[np.arange(len(p)), y]

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+from numpy.typing import ArrayLike, NDArray
 
 from bnneval import _check
 from bnneval.calibration import classwise_ece, ece, reliability
@@ -11,9 +13,6 @@ from bnneval.roc import detection
 from bnneval.scoring import accuracy, brier, nll
 from bnneval.selective import aurc
 from bnneval.uncertainty import entropy_split, predictive_entropy
-
-if TYPE_CHECKING:
-    from numpy.typing import ArrayLike, NDArray
 
 
 def report(probs: ArrayLike, labels: ArrayLike, ood_probs: ArrayLike | None = None, bins: int = 15) -> dict[str, Any]:

@@ -7,14 +7,12 @@ AUC = P(score_ood > score_id) + 1/2 P(score_ood = score_id), computed from integ
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import ArrayLike, NDArray
 
 from bnneval import _check
-
-if TYPE_CHECKING:
-    from numpy.typing import ArrayLike, NDArray
 
 
 class Roc(NamedTuple):

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
+from numpy.typing import ArrayLike, NDArray
 
 from bnneval import _check
 from bnneval.predictive import top, true_class_probs
-
-if TYPE_CHECKING:
-    from numpy.typing import ArrayLike, NDArray
 
 
 def accuracy(probs: ArrayLike, labels: ArrayLike) -> float:

@@ -7,15 +7,13 @@ the order of the samples.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import ArrayLike, NDArray
 
 from bnneval import _check
 from bnneval.predictive import top
-
-if TYPE_CHECKING:
-    from numpy.typing import ArrayLike, NDArray
 
 
 class RiskCoverage(NamedTuple):

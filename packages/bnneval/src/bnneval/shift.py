@@ -9,9 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import ArrayLike, NDArray
 
 from bnneval import _check
 from bnneval.calibration import ece
@@ -20,11 +22,6 @@ from bnneval.corruptions import CORRUPTIONS, SEVERITIES, corrupt, textures
 from bnneval.predictive import averaged
 from bnneval.scoring import accuracy, nll
 from bnneval.uncertainty import predictive_entropy
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from numpy.typing import ArrayLike, NDArray
 
 ANY_CLASS = np.iinfo(np.int64).max  # the number of classes is unknown until the first prediction
 

@@ -5,9 +5,11 @@ Over n seeds:  mean +- t_{n-1} s / sqrt(n)  with s the standard deviation with n
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Callable
+from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import ArrayLike, NDArray
 from scipy.special import bdtr, stdtr, stdtrit
 
 from bnneval import _check
@@ -15,11 +17,6 @@ from bnneval.calibration import NORMS, SCHEMES, _distance, binned
 from bnneval.predictive import top
 from bnneval.roc import auroc
 from bnneval.scoring import brier_per_sample, nll_per_sample
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from numpy.typing import ArrayLike, NDArray
 
 SCORES = ("error", "nll", "brier")
 

@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from pathlib import Path
 
 import numpy as np
+from numpy.typing import ArrayLike, NDArray
 
 from bnneval import _check
 from bnneval.corruptions import blur, colour, digital, fog, frost, motion, noise, snow, spatter
 from bnneval.corruptions.constants import BENCHMARK, CONSTANTS, CORRUPTIONS, SEVERITIES
 from bnneval.corruptions.frost import Textures, textures
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
-    from numpy.typing import ArrayLike, NDArray
 
 __all__ = ["BENCHMARK", "CONSTANTS", "CORRUPTIONS", "SEVERITIES", "Textures", "corrupt", "textures"]
 

@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy import ndimage
 
-from bnneval.corruptions.levels import quantise, unit
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from bnneval.corruptions.levels import Image
+from bnneval.corruptions.levels import Image, quantise, unit
 
 
 def smooth(x: NDArray[Any], sigma: float) -> NDArray[Any]:

@@ -2,16 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
+from numpy.typing import NDArray
 
-from bnneval.corruptions.levels import quantise, unit
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from bnneval.corruptions.levels import Image
+from bnneval.corruptions.levels import Image, quantise, unit
 
 # Which of (v, t, q, p) are red, green and blue in each sixth of the colour circle.
 _SIXTHS = np.array([[0, 1, 3], [2, 0, 3], [3, 0, 1], [3, 2, 0], [1, 3, 0], [0, 3, 2]])
@@ -39,8 +33,7 @@ def to_rgb(hsv: NDArray[np.float64]) -> NDArray[np.float64]:
     sixth = np.floor(h * 6)
     f = h * 6 - sixth
     levels = np.stack([v, v * (1 - (1 - f) * s), v * (1 - f * s), v * (1 - s)], axis=-1)
-    rgb: NDArray[np.float64] = np.take_along_axis(levels, _SIXTHS[sixth.astype(int) % 6], axis=-1)
-    return rgb
+    return np.take_along_axis(levels, _SIXTHS[sixth.astype(int) % 6], axis=-1)
 
 
 def brightness(image: Image, rng: np.random.Generator, added: float) -> Image:  # noqa: ARG001  same signature for all

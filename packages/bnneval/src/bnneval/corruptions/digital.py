@@ -3,17 +3,12 @@
 from __future__ import annotations
 
 from io import BytesIO
-from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy import ndimage
 
-from bnneval.corruptions.levels import quantise, unit
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from bnneval.corruptions.levels import Image
+from bnneval.corruptions.levels import Image, quantise, unit
 
 
 def _affine(x: NDArray[np.float32], matrix: NDArray[np.float64]) -> NDArray[np.float32]:

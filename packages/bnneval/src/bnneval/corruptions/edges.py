@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy import ndimage
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 # OpenCV's 5 x 5 chamfer mask for the Euclidean distance, in 16-bit fixed point: axial, diagonal and knight's steps.
 AXIAL, DIAGONAL, KNIGHT = (round(length * 65536) / 65536 for length in (1.0, 1.4, 2.1969))

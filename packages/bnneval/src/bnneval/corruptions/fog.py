@@ -2,16 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
+from numpy.typing import NDArray
 
-from bnneval.corruptions.levels import quantise, unit
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from bnneval.corruptions.levels import Image
+from bnneval.corruptions.levels import Image, quantise, unit
 
 
 def plasma(side: int, decay: float, rng: np.random.Generator) -> NDArray[np.float64]:

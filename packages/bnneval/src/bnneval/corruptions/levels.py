@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    Image = NDArray[np.uint8]
-    """One image, (H, W, 3) bytes."""
+Image = NDArray[np.uint8]
+"""One image, (H, W, 3) bytes."""
 
 
 def unit(image: Image) -> NDArray[np.float64]:

@@ -7,14 +7,11 @@ Tap i = 0 .. 2 ceil(radius) has weight exp(-i^2 / (2 sigma^2)), normalised, and 
 from __future__ import annotations
 
 from math import ceil, cos, radians, sin
-from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from bnneval.corruptions.levels import Image
+from bnneval.corruptions.levels import Image
 
 
 def taps(radius: float, sigma: float) -> NDArray[np.float64]:

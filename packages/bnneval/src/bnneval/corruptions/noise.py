@@ -2,14 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
-from bnneval.corruptions.levels import quantise, unit
-
-if TYPE_CHECKING:
-    from bnneval.corruptions.levels import Image
+from bnneval.corruptions.levels import Image, quantise, unit
 
 
 def gaussian_noise(image: Image, rng: np.random.Generator, sigma: float) -> Image:

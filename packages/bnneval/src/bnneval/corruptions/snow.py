@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from bnneval.corruptions.blur import zoom
-from bnneval.corruptions.levels import quantise, unit
+from bnneval.corruptions.levels import Image, quantise, unit
 from bnneval.corruptions.motion import blur_along
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from bnneval.corruptions.levels import Image
 
 LUMA = np.array([0.299, 0.587, 0.114], dtype=np.float32)
 

@@ -2,18 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
+from numpy.typing import NDArray
 
 from bnneval.corruptions.blur import smooth
 from bnneval.corruptions.edges import box_blur, canny, distance_to, emboss, equalise
-from bnneval.corruptions.levels import quantise, unit
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from bnneval.corruptions.levels import Image
+from bnneval.corruptions.levels import Image, quantise, unit
 
 TURQUOISE = np.array([175, 238, 238], dtype=np.float32) / 255
 BROWN = np.array([63, 42, 20], dtype=np.float32) / 255
