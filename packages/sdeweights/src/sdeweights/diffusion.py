@@ -68,8 +68,7 @@ def _gradient(diffusion: Field, t: Tensor, w: Tensor) -> Tensor | None:
         g = diffusion(t, probe)
         if not g.requires_grad:
             return None
-        grad: Tensor | None = torch.autograd.grad(g.sum(), probe, allow_unused=True)[0]
-        return grad
+        return torch.autograd.grad(g.sum(), probe, allow_unused=True)[0]
 
 
 def _differs(diffusion: Field, t: Tensor, w: Tensor) -> bool:
@@ -165,8 +164,7 @@ def _pull_back(diffusion: Field, t: Tensor, w: Tensor, cotangent: Tensor | None)
     """
     g, pull = _linearised(lambda state: diffusion(t, state), w)
     r = torch.ones_like(g) if cotangent is None else cotangent.expand_as(g)
-    pulled: Tensor = pull(r)[0]
-    return pulled
+    return pull(r)[0]
 
 
 def ito_to_stratonovich(kind: Kind, diffusion: Field, t: Tensor, w: Tensor, noisy: Tensor) -> Tensor:
@@ -199,5 +197,4 @@ def _push_forward(function: Callable[[Tensor], Tensor], w: Tensor, direction: Te
     """J v, where J is the Jacobian of `function` at w: the vector-Jacobian product of r -> J^T r, which is linear."""
     value, pull = _linearised(function, w)
     _, push = _linearised(lambda r: pull(r)[0], torch.zeros_like(value))
-    pushed: Tensor = push(direction)[0]
-    return pushed
+    return push(direction)[0]

@@ -9,16 +9,15 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, final
+from typing import final
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-if TYPE_CHECKING:
-    from sdeweights.cuts import Cut
-    from sdeweights.diffusion import Field, FieldAndGap
-    from sdeweights.priors import Prior
+from sdeweights.cuts import Cut
+from sdeweights.diffusion import Field, FieldAndGap
+from sdeweights.priors import Prior
 
 
 @final

@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import itertools
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING, Any, NamedTuple, final
+from collections.abc import Sequence
+from typing import Any, NamedTuple, final
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from sdeweights.errors import NonFiniteState, norm
 from sdeweights.functional import Functional, HiddenDrift, OverSamples, as_hidden_drift
@@ -19,11 +20,6 @@ from sdeweights.grid import as_float
 from sdeweights.hidden import SCHEMES, PathStep, ReversibleScheme, State
 from sdeweights.path import WeightPath
 from sdeweights.solvers.torchdiffeq_adapter import Torchdiffeq
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from torch import nn
 
 
 class Prefix(NamedTuple):

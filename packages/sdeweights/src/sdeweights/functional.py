@@ -111,8 +111,7 @@ class OverSamples(nn.Module):
     def forward(self, t: Tensor, h: Tensor, w: Tensor) -> Tensor:
         """f_h of each sample, with the shape of h."""
         # "different": dropout draws a mask per sample, as it does when samples are processed one after the other
-        out: Tensor = torch.vmap(self.f_h, in_dims=(None, 0, 0), randomness="different")(t, h, w)
-        return out
+        return torch.vmap(self.f_h, in_dims=(None, 0, 0), randomness="different")(t, h, w)
 
 
 def flatten(module: nn.Module) -> tuple[Tensor, Functional]:

@@ -9,12 +9,11 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from functools import cached_property
 from numbers import Integral
-from typing import TYPE_CHECKING, Literal, Self
+from typing import Literal, Self
 
 from torch import Tensor
 
-if TYPE_CHECKING:
-    from sdeweights.cuts import Cut
+from sdeweights.cuts import Cut
 
 Span = tuple[Literal["ode", "sde"], float, float]  # kind, start, stop
 
@@ -99,9 +98,8 @@ class Grid:
         """Divide every step into `factor` equal steps; the existing grid points stay exactly the same."""
         if isinstance(factor, bool) or not isinstance(factor, int) or factor < 1:
             raise ValueError(f"expected factor to be an integer >= 1, got {factor!r}")
-        return replace(
-            self, phases=tuple(replace(p, steps=p.steps * factor, first=p.first * factor) for p in self.phases)
-        )
+        phases = (replace(p, steps=p.steps * factor, first=p.first * factor) for p in self.phases)
+        return replace(self, phases=tuple(phases))
 
     def index(self, t: float) -> int:
         """Index of the grid point `t`; raise ValueError if t is not a grid point."""

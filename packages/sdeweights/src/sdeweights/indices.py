@@ -6,12 +6,9 @@ Each function returns sorted indices into the flat weight vector, to be passed t
 from __future__ import annotations
 
 from fnmatch import fnmatchcase
-from typing import TYPE_CHECKING
 
 import torch
-
-if TYPE_CHECKING:
-    from torch import Tensor, nn
+from torch import Tensor, nn
 
 
 def by_name(module: nn.Module, *patterns: str) -> tuple[int, ...]:

@@ -15,6 +15,7 @@ from torch import Tensor
 
 from sdeweights import diffusion, kl
 from sdeweights.brownian import Increments
+from sdeweights.diffusion import Field
 from sdeweights.drifts import PriorPlus
 from sdeweights.errors import NonFiniteState
 from sdeweights.grid import Grid, Phase, as_float
@@ -23,7 +24,6 @@ from sdeweights.priors import Prior
 from sdeweights.solvers.base import Counted, OdeSolver, Sde, SdeSolver, clock
 
 if TYPE_CHECKING:
-    from sdeweights.diffusion import Field
     from sdeweights.process import WeightProcess
 
 

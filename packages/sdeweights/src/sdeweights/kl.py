@@ -6,24 +6,18 @@ are left-point sums; for Euler-Maruyama these give exactly the KL between the tw
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor, nn
 
 from sdeweights import diffusion
-from sdeweights.diffusion import Kind
+from sdeweights.cuts import Cut
+from sdeweights.diffusion import Field, Kind
 from sdeweights.drifts import with_gap
 from sdeweights.grid import index_of
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from sdeweights.cuts import Cut
-    from sdeweights.diffusion import Field
-    from sdeweights.path import WeightPath
-    from sdeweights.priors import Prior
-
+from sdeweights.path import WeightPath
+from sdeweights.priors import Prior
 
 _HALF = 0.5  # the 1/2 of the KL, used for both the value and the gradient
 

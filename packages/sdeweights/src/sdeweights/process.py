@@ -6,8 +6,9 @@ with `sdeweights.flow`.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from numbers import Integral
-from typing import TYPE_CHECKING, Any, Self, final
+from typing import Any, Self, final
 
 import torch
 from torch import Tensor, nn
@@ -15,19 +16,15 @@ from torch import Tensor, nn
 from sdeweights import brownian, diffusion
 from sdeweights.brownian import Increments
 from sdeweights.cuts import AtT2, Cut
+from sdeweights.diffusion import Field
 from sdeweights.errors import NonFiniteState, norm
 from sdeweights.grid import Grid
 from sdeweights.integrate import Plan, integrate
 from sdeweights.path import WeightPath
 from sdeweights.priors import Prior
+from sdeweights.solvers import OdeSolver, SdeSolver
 from sdeweights.solvers import ode_solver as find_ode_solver
 from sdeweights.solvers import sde_solver as find_sde_solver
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from sdeweights.diffusion import Field
-    from sdeweights.solvers import OdeSolver, SdeSolver
 
 
 @final
