@@ -67,6 +67,28 @@ def test_a_residual_network_is_bit_identical_to_the_euler_flow():
         assert torch.equal(flow(tanh_layer, H0, path)[i], h)
 
 
+@pytest.mark.parametrize(("method", "fraction"), [("euler", 0.0), ("euler-mean", 0.5), ("euler-right", 1.0)])
+@pytest.mark.parametrize("cut", [Cut.full(), Cut.vertical(0.3, 0.6, "fixed"), Cut.vertical(0.3, 0.6)], ids=str)
+def test_euler_schemes_take_the_weights_at_the_left_end_the_mean_or_the_right_end(cut, method, fraction):
+    path = sampled(cut, steps=9)
+    for i in range(path.samples):
+        h = H0
+        for k in range(9):
+            w = torch.lerp(path.start(k)[i], path.w[i, k + 1], fraction)
+            t = torch.lerp(path.ts[k], path.ts[k + 1], fraction)
+            h = h + tanh_layer(t, h, w) * (path.times[k + 1] - path.times[k])
+        torch.testing.assert_close(flow(tanh_layer, H0, path, method)[i], h, rtol=1e-14, atol=1e-14)
+
+
+@pytest.mark.parametrize("cut", [Cut.ode_first(0.5), Cut.full(), Cut.sde_first(0.5, "fixed")], ids=str)
+def test_the_noise_of_the_last_step_is_seen_by_the_mean_and_the_right_end_but_not_by_the_left(cut):
+    path = sampled(cut, steps=1 if cut == Cut.full() else 2)  # one noisy step
+    spread = {method: flow(tanh_layer, H0, path, method).std(0).max().item() for method in SCHEMES}
+    assert spread["euler"] == 0
+    assert spread["euler-mean"] > 0.01
+    assert spread["euler-right"] > 0.01
+
+
 @pytest.mark.parametrize("method", list(SCHEMES))
 def test_order_of_hidden_schemes_along_a_smooth_path(method):
     # w_t = t exactly, h' = w h: h_1 = e^{1/2}
@@ -108,7 +130,7 @@ def test_shared_prefix_is_computed_once(cut, expected):
     assert len(calls) == expected
 
 
-@pytest.mark.parametrize("method", ["euler", "midpoint", "rk4", "reversible_heun", "torchdiffeq:rk4"])
+@pytest.mark.parametrize("method", [*SCHEMES, "torchdiffeq:rk4"])
 @pytest.mark.parametrize("cut", CUTS)
 def test_continuing_from_the_shared_prefix_is_bit_identical_to_the_whole_flow(cut, method):
     path = sampled(cut)
@@ -123,8 +145,8 @@ def test_continuing_from_the_shared_prefix_is_bit_identical_to_the_whole_flow(cu
 )
 def test_the_shared_prefix_ends_where_the_samples_begin_to_differ(cut, euler, others):
     path = sampled(cut)
-    steps = {method: shared_prefix(tanh_layer, H0, path, method).steps for method in ("euler", "midpoint", "rk4")}
-    assert steps == {"euler": euler, "midpoint": others, "rk4": others}
+    steps = {method: shared_prefix(tanh_layer, H0, path, method).steps for method in SCHEMES}
+    assert steps == {method: euler if method == "euler" else others for method in SCHEMES}
     assert shared_prefix(tanh_layer, H0, path, "reversible_heun", "adjoint").steps == others
 
 
@@ -372,7 +394,7 @@ def test_an_exploding_hidden_state_is_reported_with_sample_step_and_time():
     [
         (
             lambda path: flow(tanh_layer, H0, path, "rk5"),
-            "expected method to be one of euler, midpoint, rk4, reversible_heun, torchdiffeq:METHOD, got 'rk5'",
+            "expected method to be one of euler, euler-mean, euler-right, midpoint, rk4, reversible_heun, torchdiffeq:METHOD, got 'rk5'",
         ),
         (
             lambda path: flow(tanh_layer, H0, path, gradient="magic"),

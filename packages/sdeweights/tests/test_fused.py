@@ -42,11 +42,11 @@ PRIORS = {
 
 
 def process_of(
-    cut: Cut = CUTS["full"], prior: Prior = PRIORS["OU"], hidden: str = "2-5-3", d: int = 6, seed: int = 0
+    cut: Cut = CUTS["full"], prior: Prior = PRIORS["OU"], hidden: str = "2-5-3", d: int = 6, knots: int = 0
 ) -> WeightProcess:
-    """A float64 process with a nonzero net."""
+    """A float64 process with a nonzero net, and a diagonal part if it has knots."""
     w0 = torch.linspace(-1, 1, d, dtype=torch.float64)
-    return WeightProcess(w0, random_posterior(prior, cut, d, seed, hidden), prior, cut)
+    return WeightProcess(w0, random_posterior(prior, cut, d, 0, hidden, knots=knots), prior, cut)
 
 
 def draw(process: WeightProcess, samples: int = 2, steps: int = 10, kind: str = "fused", **how: object) -> WeightPath:
@@ -77,10 +77,18 @@ def require_same(process: WeightProcess, of: Callable[[WeightPath], Tensor] = ob
 
 
 @pytest.mark.parametrize("samples", [1, 3])
+@pytest.mark.parametrize("knots", [0, 3])
 @pytest.mark.parametrize("prior", PRIORS.values(), ids=PRIORS)
 @pytest.mark.parametrize("cut", CUTS.values(), ids=CUTS)
-def test_paths_kl_and_gradients_equal_those_of_the_plain_schemes(cut: Cut, prior: Prior, samples: int) -> None:
-    require_same(process_of(cut, prior), samples=samples)
+def test_paths_kl_and_gradients_equal_those_of_the_plain_schemes(
+    cut: Cut, prior: Prior, knots: int, samples: int
+) -> None:
+    require_same(process_of(cut, prior, knots=knots), samples=samples)
+
+
+@pytest.mark.parametrize("knots", [1, 2, 11, 14])
+def test_diagonal_drifts_with_other_numbers_of_knots(knots: int) -> None:
+    require_same(process_of(CUTS["three phases"], knots=knots))
 
 
 @pytest.mark.parametrize("hidden", ["1-8-1", "4", "2-3-3-2", "40"])
@@ -94,9 +102,14 @@ def test_gradients_of_only_the_kl_and_of_only_the_path(prior: Prior) -> None:
         require_same(process_of(prior=prior), part)
 
 
+@pytest.mark.parametrize("knots", [0, 2])
 @pytest.mark.parametrize("prior", [PRIORS["OU"], PRIORS["OU, one sigma per coordinate"]])
-def test_gradients_equal_finite_differences(prior: Prior) -> None:
-    process = process_of(Cut.vertical(0.3, 0.7), prior, hidden="2-2")
+def test_gradients_equal_finite_differences(prior: Prior, knots: int) -> None:
+    process = process_of(Cut.vertical(0.3, 0.7), prior, hidden="2-2", knots=knots)
+    with torch.no_grad():
+        for name, p in process.named_parameters():
+            if name.endswith("rate"):  # negative rates have no gradient
+                p.abs_()
     names, values = zip(*process.named_parameters(), strict=True)
     solver, ode_solver = EULERS["fused"]
 

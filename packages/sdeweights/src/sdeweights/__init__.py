@@ -9,19 +9,19 @@ from sdeweights import indices
 from sdeweights.brownian import Increments
 from sdeweights.cuts import Cut
 from sdeweights.diffusion import Field
-from sdeweights.drifts import BottleneckDrift, PriorPlus, SplitDrift, bottleneck
+from sdeweights.drifts import BottleneckDrift, DiagonalDrift, PriorPlus, SplitDrift, bottleneck
 from sdeweights.errors import NonFiniteState
 from sdeweights.flow import Prefix, flow, shared_prefix
 from sdeweights.functional import Functional, HiddenDrift, flatten
 from sdeweights.grid import Grid
-from sdeweights.kl import path_kl
+from sdeweights.kl import path_action, path_kl
 from sdeweights.path import WeightPath
 from sdeweights.priors import Brownian, OrnsteinUhlenbeck, Prior
 from sdeweights.process import WeightProcess
 
 __all__ = [
-    "BottleneckDrift", "Brownian", "Cut", "Field", "Functional", "Grid", "HiddenDrift", "Increments", "NonFiniteState",
-    "OrnsteinUhlenbeck", "Prefix", "Prior", "PriorPlus", "SplitDrift", "WeightPath", "WeightProcess", "bottleneck",
-    "flatten", "flow", "indices", "path_kl", "shared_prefix",
+    "BottleneckDrift", "Brownian", "Cut", "DiagonalDrift", "Field", "Functional", "Grid", "HiddenDrift", "Increments",
+    "NonFiniteState", "OrnsteinUhlenbeck", "Prefix", "Prior", "PriorPlus", "SplitDrift", "WeightPath", "WeightProcess",
+    "bottleneck", "flatten", "flow", "indices", "path_action", "path_kl", "shared_prefix",
 ]  # fmt: skip
 __version__ = "0.1.0"

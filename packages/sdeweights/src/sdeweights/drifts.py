@@ -17,6 +17,7 @@ from torch.nn import functional as F
 
 from sdeweights.cuts import Cut
 from sdeweights.diffusion import Field, FieldAndGap
+from sdeweights.grid import as_float
 from sdeweights.priors import Prior
 
 
@@ -89,6 +90,70 @@ class BottleneckDrift(nn.Module):
             x = self.activation(layer(t, x))
         out: Tensor = last(t, x)
         return out
+
+
+@final
+class DiagonalDrift(nn.Module):
+    """b(t) - a(t) w + net(t, w), a >= 0: each weight is pulled to its own value b / a at its own rate a.
+
+    The bottleneck net can contract at most as many directions as its narrowest layer is wide. Here data can narrow any
+    weight, and leave the others as wide as the prior makes them. a and b are linear in t between equidistant knots in
+    [0, 1]. Everything is initially zero. A negative rate counts as 0 and has no gradient: call `project_` after every
+    step of the optimiser, which sets it back to 0, where it has one.
+
+    Args:
+        d: number of weights.
+        hidden: sizes of the hidden layers of the bottleneck net.
+        knots: values of a and b per weight.
+        activation: activation of the net.
+        generator: source of the initial values of the net.
+    """
+
+    def __init__(
+        self,
+        d: int,
+        hidden: str | Sequence[int] = (2, 128, 2),
+        *,
+        knots: int = 2,
+        activation: Callable[[Tensor], Tensor] = F.softplus,
+        generator: torch.Generator | None = None,
+    ) -> None:
+        super().__init__()
+        if knots < 1:
+            raise ValueError(f"expected at least 1 knot, got {knots}")
+        self.net = BottleneckDrift(d, hidden, activation=activation, generator=generator)
+        self.rate, self.force = (nn.Parameter(torch.zeros(knots, d)) for _ in range(2))
+
+    @property
+    def a(self) -> Tensor:
+        """The rates at the knots, (knots, d): `rate`, with 0 in place of negative values."""
+        return self.rate.clamp(min=0)
+
+    @torch.no_grad()
+    def project_(self) -> None:
+        """Set negative rates to 0."""
+        self.rate.clamp_(min=0)
+
+    def forward(self, t: Tensor, w: Tensor) -> Tensor:
+        """The drift, with the shape of w."""
+        place = knots_around(as_float(t), len(self.rate))
+        out: Tensor = self.net(t, w) + at_knots(self.force, place) - at_knots(self.a, place) * w
+        return out
+
+    def extra_repr(self) -> str:
+        return f"{self.rate.shape[1]}, knots={len(self.rate)}"
+
+
+def knots_around(t: float, knots: int) -> tuple[int, int, float]:
+    """The knots before and after t, and the position of t between them, from 0 to 1."""
+    first = min(int(t * (knots - 1)), max(knots - 2, 0))
+    return first, min(first + 1, knots - 1), t * (knots - 1) - first
+
+
+def at_knots(values: Tensor, place: tuple[int, int, float]) -> Tensor:
+    """Interpolate values, (knots, d), linearly."""
+    i, j, s = place
+    return values[i] if s == 0 else torch.lerp(values[i], values[j], s)
 
 
 def _sizes(hidden: str | Sequence[int]) -> list[int]:
@@ -199,13 +264,21 @@ def bottleneck(
     hidden: str | Sequence[int] = (2, 128, 2),
     hidden_deterministic: str | Sequence[int] | None = None,
     *,
+    knots: int = 0,
     activation: Callable[[Tensor], Tensor] = F.softplus,
     generator: torch.Generator | None = None,
-) -> BottleneckDrift | SplitDrift:
-    """The bottleneck network for a cut: one network, or one for S and one for D if the cut is horizontal."""
-    if not cut.splits(d):
+) -> BottleneckDrift | DiagonalDrift | SplitDrift:
+    """The network of f_q for a cut: one network, or one for S and one for D if the cut is horizontal.
+
+    With knots, each is a `DiagonalDrift`, otherwise a `BottleneckDrift`.
+    """
+
+    def net(d: int, hidden: str | Sequence[int]) -> BottleneckDrift | DiagonalDrift:
+        if knots:
+            return DiagonalDrift(d, hidden, knots=knots, activation=activation, generator=generator)
         return BottleneckDrift(d, hidden, activation=activation, generator=generator)
+
+    if not cut.splits(d):
+        return net(d, hidden)
     S = cut.indices(d)
-    f_S = BottleneckDrift(len(S), hidden, activation=activation, generator=generator)
-    f_D = BottleneckDrift(d - len(S), hidden_deterministic or hidden, activation=activation, generator=generator)
-    return SplitDrift(f_S, f_D, S, d)
+    return SplitDrift(net(len(S), hidden), net(d - len(S), hidden_deterministic or hidden), S, d)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import itertools
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import Any, NamedTuple, final
+from typing import Any, NamedTuple, cast, final
 
 import torch
 from torch import Tensor, nn
@@ -19,6 +19,7 @@ from sdeweights.gradients import MODES
 from sdeweights.grid import as_float
 from sdeweights.hidden import SCHEMES, PathStep, ReversibleScheme, State
 from sdeweights.path import WeightPath
+from sdeweights.solvers.runge_kutta import between
 from sdeweights.solvers.torchdiffeq_adapter import Torchdiffeq
 
 
@@ -52,7 +53,8 @@ def flow(
         h0: (batch, ...), or (samples, batch, ...) with one initial state per sample; or a `Prefix` returned by
             `shared_prefix` for a path that agrees with this one on its steps.
         path: weights.
-        method: "euler", "midpoint", "rk4", "reversible_heun", one step each between grid points, or
+        method: "euler", "euler-mean", "euler-right" (weights at the left end of a step, the mean of both ends, or at
+            the right end), "midpoint", "rk4", "reversible_heun", one step each between grid points, or
             "torchdiffeq:dopri5" and the like (with backprop only). The default is "euler", or "reversible_heun" with
             the adjoint; the adjoint accepts no other method, since only this one can recompute its states backward.
         gradient: "backprop", "checkpoint" or "adjoint"; see `sdeweights.gradients`.
@@ -176,7 +178,7 @@ class _Run(ABC):
         """Integrate again, without gradients, to find the step at which the state became non-finite."""
         path, scheme = self.path, SCHEMES.get(self.method, SCHEMES["euler"])
         with torch.no_grad():
-            for i, (steps, state) in enumerate(zip(_steps_of(path), states, strict=True)):
+            for i, (steps, state) in enumerate(zip(_steps_of(path, scheme.fraction), states, strict=True)):
                 for k, step in enumerate(steps[first:], first):
                     before, state = state, scheme.forward(self.f_h, step, state)
                     if not bool(torch.isfinite(state[0]).all()):
@@ -195,9 +197,8 @@ class _Stepwise(_Run):
     def __init__(self, f_h: HiddenDrift, path: WeightPath, method: str, gradient: str, vectorize: bool) -> None:
         super().__init__(f_h, path, method)
         self.scheme, self.mode, self.vectorize = SCHEMES[method], MODES[gradient], vectorize
-        left_only = self.scheme.left_only
-        self.shared = min(max(path.shared + left_only, 0), self.end)
-        self.steps = _steps_of(path, f_h if left_only and not vectorize else None)
+        self.shared = min(max(path.shared + (self.scheme.fraction == 0), 0), self.end)
+        self.steps = _steps_of(path, self.scheme.fraction, None if vectorize else f_h)
 
     def start(self, sample: int, h: Tensor) -> State:
         return self.scheme.start(self.f_h, self.steps[sample][0], h)
@@ -243,27 +244,43 @@ def _phase(path: WeightPath, k: int) -> str:
     return next((f"{p.kind} phase ({p.start:g}, {p.stop:g}), " for p in path.phases if p.first <= k < p.last), "")
 
 
-def _steps_of(path: WeightPath, f_h: HiddenDrift | None = None) -> list[list[PathStep]]:
-    """The steps of every sample; if `f_h` is given, the weights are in the form that is fastest for it."""
-    ts, reset = path.ts.unbind(), path.reset
+def _steps_of(path: WeightPath, fraction: float | None, f_h: HiddenDrift | None = None) -> list[list[PathStep]]:
+    """The steps of every sample; with a fraction, both weights of a step are those at that fraction of it.
+
+    If `f_h` is given too, they are in the form that is fastest for it.
+    """
+    ts, reset, steps = path.ts.unbind(), path.reset, range(path.steps)
     dts = [b - a for a, b in itertools.pairwise(path.times)]
-    after: Sequence[Tensor] = () if path.after_reset is None else path.after_reset.unbind(0)
+    left, right = _ends(path) if fraction is None else (_rows(_inside(path, fraction), f_h),) * 2
     return [
-        [
-            PathStep(ts[k], ts[k + 1], dts[k], after[i] if k == reset else w[k], w[k + 1], k == reset, k + 1 == reset)
-            for k in range(path.steps)
-        ]
-        for i, w in enumerate(_rows(path.w, f_h))
+        [PathStep(ts[k], ts[k + 1], dts[k], w0[k], w1[k], k == reset, k + 1 == reset) for k in steps]
+        for w0, w1 in zip(left, right, strict=True)
     ]
 
 
+def _ends(path: WeightPath) -> tuple[list[list[Tensor]], list[list[Tensor]]]:
+    """Weights of each sample at the left and at the right end of every step."""
+    left = [list(w.unbind()) for w in path.w.unbind()]
+    right = [w[1:] for w in left]
+    if path.reset is not None and path.after_reset is not None:
+        for w, after in zip(left, path.after_reset.unbind(), strict=True):
+            w[path.reset] = after
+    return left, right
+
+
+def _inside(path: WeightPath, fraction: float) -> Tensor:
+    """Weights at a fraction of every step, (samples, steps, d); at 0 also those at t = 1, which saves a copy."""
+    left, k = path.w, path.reset
+    if k is not None and path.after_reset is not None and fraction < 1:
+        left = torch.cat([left[:, :k], path.after_reset[:, None], left[:, k + 1 :]], 1)
+    return left if fraction == 0 else cast("Tensor", between(left[:, :-1], path.w[:, 1:], fraction))
+
+
 def _rows(w: Tensor, f_h: HiddenDrift | None) -> list[Sequence[Any]]:
-    """Weights (samples, n, d) at each grid point of each sample; their gradients are assembled once, not per row."""
-    if not w.is_contiguous():  # a single sample, repeated
+    """Weights (samples, n, d) of each step of each sample; their gradients are assembled once, not per row."""
+    if not isinstance(f_h, Functional) or not (w.requires_grad and torch.is_grad_enabled()):
         return [sample.unbind() for sample in w.unbind()]
-    flat, n = w.flatten(0, 1), w.shape[1]
-    trained = w.requires_grad and torch.is_grad_enabled()
-    rows = f_h.parts(flat) if trained and isinstance(f_h, Functional) else flat.unbind()
+    rows, n = f_h.parts(w.flatten(0, 1)), w.shape[1]
     return [rows[i : i + n] for i in range(0, len(rows), n)]
 
 

@@ -13,7 +13,7 @@ from typing import NamedTuple, final
 from torch import Tensor
 
 from sdeweights.functional import HiddenDrift
-from sdeweights.solvers.runge_kutta import RUNGE_KUTTA, RungeKutta, slope
+from sdeweights.solvers.runge_kutta import MIDPOINT, RK4, RungeKutta, between, slope
 
 State = tuple[Tensor, ...]
 
@@ -21,7 +21,8 @@ State = tuple[Tensor, ...]
 class PathStep(NamedTuple):
     """One step from t0 to t1 = t0 + dt with the weights at both ends.
 
-    If a scheme only uses w0, both weights may be in the form returned by `Functional.parts`.
+    For a scheme with a `fraction`, w0 and w1 are both the weights at that fraction of the step, possibly in the form
+    returned by `Functional.parts`.
     """
 
     t0: Tensor
@@ -37,7 +38,7 @@ class HiddenScheme(ABC):
     """A one-step scheme for h."""
 
     order: float  # of convergence
-    left_only: bool = False  # whether a step only uses the weights at its left end
+    fraction: float | None = None  # the part of a step at which its only evaluation of f_h takes the weights
 
     def start(self, f_h: HiddenDrift, step: PathStep, h: Tensor) -> State:  # noqa: ARG002 - for most schemes the state is (h,)
         """The state before the first step."""
@@ -61,11 +62,30 @@ class ReversibleScheme(HiddenScheme):
 
 
 @final
+class OneEvaluation(HiddenScheme):
+    """h1 = h + f_h(t, h; w_t) dt with t and w at a fraction of the step: 0 is its left end, 1/2 the mean of both ends.
+
+    All fractions give order 1. At 0, h never sees the noise of the last step before t = 1 or a reset; at 1/2
+    and at 1, the right end, it sees the noise of every step.
+    """
+
+    order = 1.0
+    fraction: float
+
+    def __init__(self, fraction: float) -> None:
+        self.fraction = fraction
+
+    def forward(self, f_h: HiddenDrift, step: PathStep, state: State) -> State:
+        t = between(step.t0, step.t1, self.fraction)
+        return (state[0] + slope(f_h, t, state[0], step.w0) * step.dt,)
+
+
+@final
 class Explicit(HiddenScheme):
     """A Runge-Kutta scheme."""
 
     def __init__(self, scheme: RungeKutta) -> None:
-        self.scheme, self.order, self.left_only = scheme, scheme.order, scheme.left_only
+        self.scheme, self.order = scheme, scheme.order
 
     def forward(self, f_h: HiddenDrift, step: PathStep, state: State) -> State:
         return (self.scheme.step(f_h, state[0], step.dt, (step.t0, step.t1), (step.w0, step.w1)),)
@@ -111,6 +131,10 @@ def take_steps(f_h: HiddenDrift, scheme: HiddenScheme, steps: Sequence[PathStep]
 
 
 SCHEMES: dict[str, HiddenScheme] = {
-    **{name: Explicit(scheme) for name, scheme in RUNGE_KUTTA.items()},
+    "euler": OneEvaluation(0.0),
+    "euler-mean": OneEvaluation(0.5),
+    "euler-right": OneEvaluation(1.0),
+    "midpoint": Explicit(MIDPOINT),
+    "rk4": Explicit(RK4),
     "reversible_heun": ReversibleHeun(),
 }

@@ -6,6 +6,7 @@ are left-point sums; for Euler-Maruyama these give exactly the KL between the tw
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 
 import torch
@@ -90,6 +91,32 @@ def controls(posterior_drift: Field, prior: Prior, path: WeightPath, cut: Cut) -
         g = diffusion.restrict(kind, prior.diffusion(t, w), S)
         us.append(control(kind, f_and_gap(t, w)[1][..., S], g))
     return us, [path.times[k + 1] - path.times[k] for k in range(first, last)]
+
+
+def path_action(prior: Prior, path: WeightPath, cut: Cut) -> Tensor:
+    """1/2 int |g^{-1} (dw/dt - f_p)|^2 dt over the deterministic phases and coordinates of each sample: (samples,).
+
+    The Onsager-Machlup price of the deterministic part under the prior, up to a constant if f_p is affine: with it, the
+    objective is a MAP estimate there, as weight decay is for an ordinary network. Without it, a deterministic phase can
+    move the weights anywhere free of charge, and undo the noise of an earlier phase. dw/dt is a difference quotient
+    over each step, which for an Euler scheme is exactly f_q at its left end. Jumps at a reset are free, like w0.
+
+    Example: for a drift gap of 0.3 in each of 2 coordinates, sigma = 0.5 and no noise at all, the action is
+    1/2 * 2 * (0.3 / 0.5)^2 = 0.36.
+    """
+    kind = diffusion.kind_of(prior.diffusion, path.ts[0], path.w[0, 0])
+    everything, D = torch.arange(path.d), cut.complement(path.d)
+    us, dts = [], []
+    for k, (start, stop) in enumerate(itertools.pairwise(path.times)):
+        noisy = not cut.deterministic and cut.t1 - 1e-6 < start and stop < cut.t2 + 1e-6
+        indices = (D if noisy else everything).to(path.w.device)
+        if len(indices):
+            t, w = path.ts[k], path.start(k)
+            gap = (path.w[:, k + 1] - w) / (stop - start) - prior.drift(t, w)
+            g = diffusion.restrict(kind, prior.diffusion(t, w), indices)
+            us.append(control(kind, gap if len(indices) == path.d else gap[..., indices], g))
+            dts.append(stop - start)
+    return energy(us, dts) if us else path.w.new_zeros(path.samples)
 
 
 def sticking_the_landing(drift: Field, prior: Prior, path: WeightPath, cut: Cut, dB: Tensor | None) -> Tensor:

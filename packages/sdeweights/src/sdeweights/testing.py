@@ -148,10 +148,14 @@ def random_posterior(
     seed: int = 0,
     hidden: str = "2-3",
     activation: Callable[[Tensor], Tensor] = nn.functional.softplus,
+    knots: int = 0,
 ) -> PriorPlus:
-    """f_q = f_p + a bottleneck net with normal parameters, in float64: a nonlinear drift that every solver supports."""
+    """f_q = f_p + a bottleneck net with normal parameters, in float64: a nonlinear drift that every solver supports.
+
+    With knots, the net also has a diagonal part.
+    """
     generator = seeded(seed)
-    net = bottleneck(d, cut, hidden, activation=activation).double()
+    net = bottleneck(d, cut, hidden, knots=knots, activation=activation).double()
     with torch.no_grad():
         for p in net.parameters():
             p.copy_(torch.randn(p.shape, generator=generator, dtype=torch.float64))

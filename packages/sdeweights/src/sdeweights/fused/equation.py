@@ -3,12 +3,14 @@
 p = W1 w                          (h,)     the only input of the hidden layers
 x = hidden(t, p)                  (h',)    a handful of numbers
 n = gate (W x + b) + s t          (d,)     the net, gate = sigmoid(a t + c)
+    + B(t) - A(t) w                        if it is a `DiagonalDrift`, with rates A and forces B
 dw = (theta (mu - w) + n) dt + sigma dB
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import itertools
+from collections.abc import Callable, Sequence
 from typing import NamedTuple, Self, cast
 
 import torch
@@ -16,7 +18,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from sdeweights.diffusion import Field
-from sdeweights.drifts import BottleneckDrift, ConcatSquash, PriorPlus
+from sdeweights.drifts import BottleneckDrift, ConcatSquash, DiagonalDrift, PriorPlus, at_knots, knots_around
 from sdeweights.solvers.base import Counted, Sde
 
 # Activations without parameters that act elementwise.
@@ -38,6 +40,18 @@ class Layer(NamedTuple):
         return cls(layer.weight, layer.bias, layer.gate_slope, layer.gate_bias, layer.time_slope)
 
 
+class Diagonal(NamedTuple):
+    """The rates A and forces B of a `DiagonalDrift` at its knots, (knots, d)."""
+
+    rates: Tensor
+    forces: Tensor
+
+    def at(self, t: float) -> tuple[Tensor, Tensor]:
+        """A(t) and B(t), (d,)."""
+        place = knots_around(t, len(self.rates))
+        return at_knots(self.rates, place), at_knots(self.forces, place)
+
+
 class Equation(NamedTuple):
     """Coefficients and layers of the equation; sigma is None for a deterministic phase."""
 
@@ -46,6 +60,23 @@ class Equation(NamedTuple):
     sigma: float | Tensor | None
     activation: Callable[[Tensor], Tensor]
     layers: list[Layer]
+    diagonal: Diagonal | None = None
+
+    @property
+    def tensors(self) -> list[Tensor]:
+        """All trainable tensors: the diagonal part, if there is one, and the layers."""
+        return [*(self.diagonal or ()), *itertools.chain(*self.layers)]
+
+    def bare(self) -> Self:
+        """The equation without its tensors."""
+        return self._replace(layers=[], diagonal=None)
+
+    def of_tensors(self, tensors: Sequence[Tensor]) -> Self:
+        """The inverse of `tensors` and `bare`; layers have 5 tensors each, so 2 are left over for the diagonal part."""
+        size, diagonal = len(Layer._fields), Diagonal(*tensors[:2]) if len(tensors) % len(Layer._fields) else None
+        rest = tensors[2:] if diagonal else tensors
+        layers = [Layer(*rest[i : i + size]) for i in range(0, len(rest), size)]
+        return self._replace(layers=layers, diagonal=diagonal)
 
     @classmethod
     def deterministic(cls, drift: Field) -> Self:
@@ -54,15 +85,17 @@ class Equation(NamedTuple):
         if not isinstance(drift, PriorPlus):
             raise _refusal("PriorPlus(prior, BottleneckDrift)", type(drift).__name__)
         reversion, net = drift.prior.mean_reversion, drift.net
+        diagonal = Diagonal(net.a, net.force) if type(net) is DiagonalDrift else None
+        net = net.net if type(net) is DiagonalDrift else net
         if reversion is None:
             raise _refusal("an OrnsteinUhlenbeck or Brownian prior whose theta and mu are numbers", "another prior")
         layers = list(net.layers) if type(net) is BottleneckDrift else []
         if not layers or not all(type(layer) is ConcatSquash for layer in layers):
-            raise _refusal("PriorPlus of a BottleneckDrift", f"PriorPlus of {type(net).__name__}")
+            raise _refusal("PriorPlus of a BottleneckDrift or DiagonalDrift", f"PriorPlus of {type(net).__name__}")
         activation = cast("BottleneckDrift", net).activation
         if not any(activation is known for known in _ACTIVATIONS):
             raise _refusal(f"one of the activations {', '.join(f.__name__ for f in _ACTIVATIONS)}", repr(activation))
-        return cls(*reversion, None, activation, [Layer.of(cast("ConcatSquash", layer)) for layer in layers])
+        return cls(*reversion, None, activation, [Layer.of(cast("ConcatSquash", layer)) for layer in layers], diagonal)
 
     @classmethod
     def stochastic(cls, sde: Sde, d: int) -> Self:

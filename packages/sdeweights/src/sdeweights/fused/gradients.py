@@ -1,6 +1,7 @@
 """Gradients of the fused steps. One step of the backward pass, with l the gradient of w1 and k that of the KL:
 
 G = l + k n / sigma^2,   x <- W^T (G gate) dt,   p <- J^T x,   w <- (1 - theta dt) l + W1^T p,   J = dx/dp
+B <- G dt,   A <- -w G dt,   w <- ... - A G dt          for the diagonal part of a `DiagonalDrift`
 """
 
 from __future__ import annotations
@@ -14,7 +15,8 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from sdeweights import kl
-from sdeweights.fused.equation import Equation, Layer
+from sdeweights.drifts import knots_around
+from sdeweights.fused.equation import Diagonal, Equation, Layer
 from sdeweights.fused.steps import HiddenLayers, Visited, long_rows, take
 
 Times = Sequence[float]
@@ -22,9 +24,9 @@ Times = Sequence[float]
 
 def integrate(equation: Equation, w: Tensor, times: Times, dB: Tensor | None) -> tuple[Tensor, Tensor]:
     """States (S, n + 1, d) and KL (S,) of a phase, with gradients for w and all layers."""
-    tensors = [w, *itertools.chain(*equation.layers)]
+    tensors = [w, *equation.tensors]
     if torch.is_grad_enabled() and any(x.requires_grad for x in tensors):
-        states, total = _Steps.apply(equation._replace(layers=[]), times, dB, *tensors)  # type: ignore[no-untyped-call]
+        states, total = _Steps.apply(equation.bare(), times, dB, *tensors)  # type: ignore[no-untyped-call]
         return states, total
     states, total, _ = take(equation, w, times, dB, keep=False)
     return states, total
@@ -36,8 +38,7 @@ class _Steps(torch.autograd.Function):
     def forward(
         ctx: Any, equation: Equation, times: Times, dB: Tensor | None, *tensors: Tensor
     ) -> tuple[Tensor, Tensor]:
-        whole = equation._replace(layers=_layers_of(tensors[1:]))
-        states, total, visited = take(whole, tensors[0], times, dB, keep=True)
+        states, total, visited = take(equation.of_tensors(tensors[1:]), tensors[0], times, dB, keep=True)
         ctx.equation, ctx.times, ctx.inputs = equation, times, len(tensors)
         ctx.save_for_backward(states, *tensors, *itertools.chain(*visited))
         ctx.set_materialize_grads(False)
@@ -48,7 +49,7 @@ class _Steps(torch.autograd.Function):
     def backward(ctx: Any, to_states: Tensor | None, to_kl: Tensor | None) -> tuple[Tensor | None, ...]:
         states, *saved = ctx.saved_tensors
         w, *tensors = saved[: ctx.inputs]
-        equation = ctx.equation._replace(layers=_layers_of(tensors))
+        equation = ctx.equation.of_tensors(tensors)
         kept, n = saved[ctx.inputs :], len(ctx.times) - 1
         visited = Visited(*(kept[i : i + n] for i in range(0, len(kept), n)))
         return (None, None, None, *_backward(equation, ctx.times, visited, states, w, (to_states, to_kl)))
@@ -62,13 +63,14 @@ def _backward(
     w: Tensor,
     upstream: tuple[Tensor | None, Tensor | None],
 ) -> list[Tensor | None]:
-    """Gradients of w and of all layers, in order, by going through the steps from the last to the first."""
+    """Gradients of w and of all tensors, in order, by going through the steps from the last to the first."""
     to_states, to_kl = upstream
     *hidden, last = equation.layers
     first, to_x_of = hidden[0].weight, long_rows(last.weight).t()
     layers = _HiddenAgain(hidden, torch.stack(visited.products), times[:-1], equation.activation)
     carried = torch.zeros_like(w)
     sums, G, GL, shifted = _Sums(carried, last.weight.shape[-1]), *(torch.empty_like(carried) for _ in range(3))
+    diagonal = None if equation.diagonal is None else _DiagonalSums(equation.diagonal)
     to_x, to_p = [], []
     for k, (t, t1) in reversed(list(enumerate(itertools.pairwise(times)))):
         dt, net = t1 - t, visited.nets[k]
@@ -80,12 +82,15 @@ def _backward(
         to_p.append((to_x[-1].unsqueeze(-2) @ layers.jacobian[k]).squeeze(-2))
         carried.addmm_(to_p[-1], first, beta=1 - equation.theta * dt)
         torch.add(net, last.time_slope, alpha=-t, out=shifted)
+        if diagonal is not None:
+            diagonal.add(t, dt, states[:, k], G, carried, shifted)
         sums.add(t, dt, visited.hidden[k], G, GL, shifted)
     if to_states is not None:
         carried.add_(to_states[:, 0])
     to_hidden = layers.gradients(torch.stack(to_x[::-1]))
     to_first = torch.stack(to_p[::-1], 1).flatten(0, 1).t() @ states[:, :-1].flatten(0, 1)
-    return [carried, to_first, *to_hidden[1:], *sums.gradients()]
+    to_diagonal = () if diagonal is None else diagonal.gradients
+    return [carried, *to_diagonal, to_first, *to_hidden[1:], *sums.gradients()]
 
 
 def _with_force(
@@ -123,6 +128,25 @@ class _Sums:
         return (weight, bias, self.gates[0], self.gates[1], self.time_slope[0])
 
 
+class _DiagonalSums:
+    """Gradients of the rates and forces at the knots, summed over steps and samples."""
+
+    def __init__(self, diagonal: Diagonal) -> None:
+        self.diagonal = diagonal
+        self.gradients = Diagonal(*(torch.zeros_like(values) for values in diagonal))
+
+    def add(self, t: float, dt: float, w: Tensor, G: Tensor, carried: Tensor, shifted: Tensor) -> None:
+        """Add one step: also adds its part of the gradient of w to `carried`, and removes B - A w from `shifted`."""
+        rates, forces = self.diagonal.at(t)
+        carried.addcmul_(rates, G, value=-dt)
+        shifted.sub_(forces).addcmul_(rates, w)
+        i, j, s = knots_around(t, len(self.diagonal.rates))
+        to_rates, to_forces = (w * G).sum(0), G.sum(0)
+        for knot, share in ((i, 1 - s), (j, s)):
+            self.gradients.rates[knot].sub_(to_rates, alpha=share * dt)
+            self.gradients.forces[knot].add_(to_forces, alpha=share * dt)
+
+
 class _HiddenAgain:
     """The hidden layers at all steps, recomputed with an autograd graph of only a few hundred numbers.
 
@@ -136,16 +160,11 @@ class _HiddenAgain:
         self._leaves = [x.detach().requires_grad_() for layer in hidden for x in layer]
         p.requires_grad_()
         with torch.enable_grad():
-            self._x = HiddenLayers(_layers_of(self._leaves), p.new_tensor(starts), activation).everywhere(p)
+            leaves = [Layer(*self._leaves[i : i + 5]) for i in range(0, len(self._leaves), 5)]
+            self._x = HiddenLayers(leaves, p.new_tensor(starts), activation).everywhere(p)
             rows = [torch.autograd.grad(row.sum(), p, retain_graph=True)[0] for row in self._x.unbind(-1)]
         self.jacobian = torch.stack(rows, -2)
 
     def gradients(self, to_x: Tensor) -> list[Tensor | None]:
         """Gradients of all tensors of the hidden layers; None for W1, which is not used here."""
         return list(torch.autograd.grad(self._x, self._leaves, to_x, allow_unused=True))
-
-
-def _layers_of(tensors: Sequence[Tensor]) -> list[Layer]:
-    """Group a flat sequence of tensors into layers."""
-    size = len(Layer._fields)
-    return [Layer(*tensors[i : i + size]) for i in range(0, len(tensors), size)]

@@ -35,7 +35,7 @@ def take(
     dB is (S, n, d), or None for a deterministic phase. Returns states (S, n + 1, d), KL (S,), and the values that the
     backward pass needs, which are stored if `keep` is True.
     """
-    theta, mu, sigma, activation, (*hidden, last) = equation
+    theta, mu, sigma, activation, (*hidden, last), diagonal = equation
     states = w.new_empty(len(w), len(times), w.shape[-1])
     states[:, 0] = w
     squeezed = HiddenLayers(hidden, w.new_tensor(times[:-1]), activation)
@@ -47,6 +47,9 @@ def take(
         x = squeezed.at(k, p)
         gate = torch.add(last.gate_bias, last.gate_slope, alpha=t).sigmoid_()
         net = torch.addmm(last.bias, x, to_net).mul_(gate).add_(last.time_slope, alpha=t)
+        if diagonal is not None:
+            rates, forces = diagonal.at(t)
+            net.add_(forces).addcmul_(rates, w, value=-1)
         w = torch.mul(w, 1 - theta * dt, out=states[:, k + 1]).add_(net, alpha=dt)
         if mu:
             w.add_(theta * mu * dt)

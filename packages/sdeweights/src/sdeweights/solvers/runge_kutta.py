@@ -9,7 +9,6 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 import torch
@@ -28,11 +27,6 @@ class RungeKutta:
     c: tuple[float, ...]  # fractions of the step at which f is evaluated
     a: tuple[tuple[float, ...], ...]  # for each stage, the coefficients of the earlier stages
     b: tuple[float, ...]  # coefficients of the stages in the final step
-
-    @cached_property
-    def left_only(self) -> bool:
-        """Whether a step only evaluates f at its left end."""
-        return self.c == (0.0,)
 
     def step(self, f: Callable[..., Tensor], x: Tensor, dt: float, t: Ends, *along: Ends) -> Tensor:
         """Take one step of length dt of  dx = f(t, x, *along) dt,  and return x at its end."""
