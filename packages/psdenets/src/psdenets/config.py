@@ -12,11 +12,10 @@ import dataclasses
 import typing
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from difflib import get_close_matches
 from functools import cache
 from typing import Any, NamedTuple
 
-from psdenets.errors import BadInput
+from psdenets.errors import BadInput, did_you_mean
 from psdenets.options.fields import OPEN_UNIT, at_least, check, flag, option
 from psdenets.options.training import TrainingOptions
 from psdenets.registries import DATASETS
@@ -169,8 +168,7 @@ def _not_taken(name: str, model: str) -> str:
 
 
 def _unknown(name: str) -> str:
-    near = get_close_matches(name, known_options(), n=1, cutoff=0.5)
-    return f"unknown option {name}{f'; did you mean {near[0]}?' if near else ''}"
+    return f"unknown option {name}{did_you_mean(name, known_options(), cutoff=0.5)}"
 
 
 def _described() -> str:

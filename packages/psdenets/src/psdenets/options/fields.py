@@ -17,6 +17,7 @@ import math
 import types
 import typing
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from typing import Any, ClassVar, Literal, NamedTuple
 
 from psdenets.errors import BadInput
@@ -49,17 +50,11 @@ SIZES = Rule(
 )
 
 
-def one_of(registry: Mapping[str, str]) -> Rule:
-    """A name in a registry, or `module:attribute`."""
-    return Rule(
-        f"to be one of {', '.join(registry)} or module:attribute",
-        lambda value: value in registry or is_reference(value),
-    )
-
-
 def option(default: Any, text: str, rule: Rule | None = None, registry: Mapping[str, str] | None = None) -> Any:
-    """A field with a help text and a rule; with a registry, the value must be one of its names or a reference."""
-    rule = one_of(registry) if registry is not None else rule
+    """A field with a help text and a rule; with a registry, a value is one of its names or `module:attribute`."""
+    if registry is not None:
+        words = f"to be one of {', '.join(registry)} or module:attribute"
+        rule = Rule(words, lambda value: value in registry or is_reference(value))
     return dataclasses.field(default=default, metadata={"help": text, "rule": rule, "registry": registry})
 
 
@@ -156,8 +151,6 @@ def from_text(kind: Any, text: str) -> Any:
         return None
     for number in (int, float):
         if number in kinds:
-            try:
+            with suppress(ValueError):
                 return number(text)
-            except ValueError:
-                return text
     return {"true": True, "false": False}.get(text, text) if bool in kinds else text
