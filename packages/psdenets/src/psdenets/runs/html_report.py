@@ -6,18 +6,16 @@ import base64
 import io
 from collections.abc import Sequence
 from html import escape
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from bnneval import mean_probs, predictive_entropy
+from psdenets.config import Config
+from psdenets.data import Images
 from psdenets.runs.directory import RunDir
 from psdenets.runs.files import write_text
-
-if TYPE_CHECKING:
-    from psdenets.config import Config
-    from psdenets.data import Images
-    from psdenets.runs.predictions import Predictions
+from psdenets.runs.predictions import Predictions
 
 _ABOUT_CURVES = "Accuracy and calibration error after each epoch. The test curve is not used for model selection."
 _ABOUT_PATHS = "Sample paths of a few weights. Noise enters only the stochastic weights, inside the stochastic window."

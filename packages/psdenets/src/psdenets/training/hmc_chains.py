@@ -4,21 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
+from psdenets.config import Config
 from psdenets.errors import BadInput
 from psdenets.models.hmc.diagnostics import Cost, cost_of, seconds_per_gradient
-from psdenets.models.hmc.hamiltonian import Chain, nothing, sample_chain
+from psdenets.models.hmc.hamiltonian import Chain, sample_chain
 from psdenets.models.hmc.model import HMC
 from psdenets.runs.files import atomically, read_json, write_json
 from psdenets.seeds import generator, seed_of
-
-if TYPE_CHECKING:
-    from psdenets.config import Config
 
 
 def estimate(model: HMC, x: Tensor, labels: Tensor, images: int) -> Cost:
@@ -28,7 +26,7 @@ def estimate(model: HMC, x: Tensor, labels: Tensor, images: int) -> Cost:
 
 
 def run_chains(
-    model: HMC, x: Tensor, labels: Tensor, folder: Path, after_draw: Callable[[], None] = nothing
+    model: HMC, x: Tensor, labels: Tensor, folder: Path, after_draw: Callable[[], None] = lambda: None
 ) -> list[Chain]:
     """All chains of a run. Chains found in `folder` are loaded; the others are sampled and saved there once complete.
 

@@ -24,10 +24,6 @@ LogDensity = Callable[[Tensor], Tensor]
 _TARGET_ACCEPT = 0.8
 
 
-def nothing() -> None:
-    """Do nothing: the default of `after_draw`."""
-
-
 class Chain(NamedTuple):
     """One chain: draws (draws, d), mean acceptance probability after warm-up, and its cost.
 
@@ -50,7 +46,7 @@ def sample_chain(
     draws: int,
     leapfrog: int,
     seed: int,
-    after_draw: Callable[[], None] = nothing,
+    after_draw: Callable[[], None] = lambda: None,
 ) -> Chain:
     """Sample one HMC chain from a density on R^d, starting at w0; step size and M adapt during warm-up.
 
