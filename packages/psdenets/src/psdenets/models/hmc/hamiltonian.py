@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -36,6 +36,10 @@ class Chain(NamedTuple):
     divergences: int
     gradients: int
     seconds: float
+
+    def statistics(self) -> dict[str, Any]:
+        """Everything except the draws."""
+        return {name: value for name, value in self._asdict().items() if name != "draws"}
 
 
 def sample_chain(
