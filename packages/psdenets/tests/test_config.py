@@ -97,7 +97,7 @@ def test_a_wrong_option_is_bad_input(options, message):
 
 def test_the_members_of_an_ensemble_have_options_of_their_own():
     config = Config(model="ensemble", member="odenet", steps=3)
-    assert config.system.of.flow.steps == config.system.flow.steps == 3
+    assert config.system.flow.steps == 3
     assert config.system.final_samples == 3
     member = config.replace(model="odenet", seed=7)
     assert (member.system.flow.steps, member.seed) == (3, 7)

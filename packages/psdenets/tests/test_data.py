@@ -12,11 +12,9 @@ from sklearn.datasets import load_digits
 from psdenets import BadInput, Config
 from psdenets.data import load_splits, load_test_images
 from psdenets.data.augment import augmented, jittered, shifted
-from psdenets.data.cifar import read_cifar
-from psdenets.data.idx import read_idx
 from psdenets.data.images import as_images, to_unit
-from psdenets.data.npz import read_npz
 from psdenets.data.pictures import read_picture
+from psdenets.data.readers import read_cifar, read_idx, read_npz
 from psdenets.data.spec import SPECS
 
 

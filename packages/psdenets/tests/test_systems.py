@@ -13,10 +13,9 @@ import psdenets
 from psdenets import Config, load
 from psdenets.models.point import PointEstimate
 from psdenets.options.fields import part
-from psdenets.options.systems import SystemOptions
 from psdenets.options.training import TrainingOptions
 from psdenets.references import Reference, resolve
-from psdenets.systems import SYSTEMS, System
+from psdenets.systems import SYSTEMS, System, groups
 from psdenets.train import main
 
 SOURCE = Path(psdenets.__file__).parent
@@ -41,12 +40,6 @@ def test_the_references_of_a_system_lead_somewhere(system):
     assert system.summary
 
 
-class LinearOptions(SystemOptions):
-    """A linear classifier."""
-
-    training: TrainingOptions = part(TrainingOptions, only=("epochs", "batch_size", "lr"))
-
-
 def linear(config, spec):
     pixels = spec.channels * spec.height * spec.width
     generator = torch.Generator().manual_seed(config.seed)
@@ -59,7 +52,8 @@ def linear(config, spec):
 def test_a_new_baseline_is_one_value_in_one_file(monkeypatch, tmp_path, capsys):
     """This file is all that it touches: options, network, and an entry in the registry."""
     build, fit = Reference(f"{__name__}:linear"), Reference("psdenets.training.session:descend")
-    system = System("linear", "a linear classifier", build, fit, LinearOptions, {"epochs": 2, "lr": 0.05})
+    options = groups(training=part(TrainingOptions, only=("epochs", "batch_size", "lr")))
+    system = System("linear", "a linear classifier", build, fit, options, {"epochs": 2, "lr": 0.05})
     monkeypatch.setitem(SYSTEMS, "linear", system)
     out = tmp_path / "run"
     assert main(["--model", "linear", "--limit-test", "40", "--out", str(out)]) == 0

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from difflib import get_close_matches
 from importlib import import_module
+
+from psdenets.errors import did_you_mean
 
 COMMANDS = {
     "train": "train a classifier and write a run directory",
@@ -22,8 +23,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         sys.stdout.write(_help())
         return 0
     if name not in COMMANDS:
-        near = get_close_matches(name, COMMANDS, n=1)
-        hint = f"; did you mean {near[0]}?" if near else ""
+        hint = did_you_mean(name, COMMANDS)
         sys.stderr.write(f"psdenets: error: expected one of {', '.join(COMMANDS)}, got {name}{hint}\n")
         return 2
     status: int = import_module(f"psdenets.{name}").main(arguments[1:])

@@ -6,13 +6,12 @@ import argparse
 import json
 import sys
 from collections.abc import Callable, Sequence
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, NamedTuple, NoReturn
 
 from psdenets.config import ALIASES, Config, Known, known_options
-from psdenets.errors import BadInput
-from psdenets.option_help import COMMANDS, command_flag
+from psdenets.errors import BadInput, did_you_mean
+from psdenets.option_help import COMMANDS
 from psdenets.options.fields import flag, from_text
 from psdenets.presets import values_of
 
@@ -55,7 +54,7 @@ def parse(argv: Sequence[str]) -> Given:
     parser = _parser(known)
     _refuse_unknown(parser, argv)
     values = vars(parser.parse_args(list(argv)))
-    commands = {name: values.pop(name) for name in COMMANDS if name in values}
+    commands = {name: values.pop(name) for name in values.keys() - known.keys()}
     flags = {name: _read(known[name], value) for name, value in values.items()}
     file = commands.pop("config", None)
     return Given({} if file is None else _file(Path(file), known), flags, commands)
@@ -63,18 +62,12 @@ def parse(argv: Sequence[str]) -> Given:
 
 def _parser(known: dict[str, Known]) -> OneLineParser:
     parser = OneLineParser(add_help=False, allow_abbrev=False, argument_default=argparse.SUPPRESS)
-    for name in COMMANDS:
-        if name == "help":
-            parser.add_argument("-h", "--help", nargs="?", const="")
-        elif name == "config":
-            parser.add_argument("--config")
-        else:
-            parser.add_argument(command_flag(name), action="store_true")
+    parser.add_argument("-h", "--help", nargs="?", const="")
+    parser.add_argument("--config")
+    for name in COMMANDS.keys() - {"--help", "--config"}:
+        parser.add_argument(name, action="store_true")
     for name, option in known.items():
-        if option.kind is bool:
-            parser.add_argument(flag(name), action="store_true")
-        else:
-            parser.add_argument(flag(name))
+        parser.add_argument(flag(name), action="store_true" if option.kind is bool else "store")
     return parser
 
 
@@ -83,8 +76,7 @@ def _refuse_unknown(parser: argparse.ArgumentParser, argv: Sequence[str]) -> Non
     for arg in argv:
         name = arg.partition("=")[0]
         if name.startswith("--") and len(name) > 2 and name not in spelled:
-            near = get_close_matches(name.replace("_", "-"), spelled, n=1, cutoff=0.5)
-            raise BadInput(f"unknown flag {name}{f'; did you mean {near[0]}?' if near else ''}")
+            raise BadInput(f"unknown flag {name}{did_you_mean(name.replace('_', '-'), spelled, cutoff=0.5)}")
 
 
 def _file(path: Path, known: dict[str, Known]) -> dict[str, Any]:

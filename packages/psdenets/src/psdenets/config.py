@@ -10,13 +10,12 @@ from __future__ import annotations
 
 import dataclasses
 import typing
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from difflib import get_close_matches
 from functools import cache
 from typing import Any, NamedTuple
 
-from psdenets.errors import BadInput
+from psdenets.errors import BadInput, did_you_mean
 from psdenets.options.fields import OPEN_UNIT, at_least, check, flag, option
 from psdenets.options.training import TrainingOptions
 from psdenets.registries import DATASETS
@@ -114,12 +113,13 @@ class Config:
     @property
     def slug(self) -> str:
         """A short name for directories: "vertical-ode-first", "resnet32"."""
-        return str(self.system.slug or self.model)
+        return self.system.cut.slug if "cut" in self.system.flat() else self.model
 
     @property
     def title(self) -> str:
         """A readable title: "cut vertical: noise for depth in (0.9, 1)", "resnet32"."""
-        return str(self.system.words or self.model)
+        cut = self.system.cut
+        return f"cut {cut.cut}: {cut.words}" if "cut" in self.system.flat() else self.model
 
 
 class Known(NamedTuple):
@@ -136,24 +136,17 @@ class Known(NamedTuple):
 def known_options() -> dict[str, Known]:
     """All options of all systems, by flat name."""
     found = {}
-    for group, kind, names in _all_groups():
+    parts = [(part.kind, part.open) for system in SYSTEMS.values() for part in system.options.values()]
+    for kind, names in [(Config, _own()), *parts]:
         hints = typing.get_type_hints(kind)
         for item in dataclasses.fields(kind):
             if item.name in names and item.name not in found:
-                meta = item.metadata
-                title = group or ("data" if item.name in _DATA else "run")
+                title, meta = getattr(kind, "group", "data" if item.name in _DATA else "run"), item.metadata
                 found[item.name] = Known(title, hints[item.name], item.default, meta["help"], meta["registry"])
     return found
 
 
 _DATA = ("dataset", "data_root", "download", "val_share", "split_seed", "limit_train", "limit_test")
-
-
-def _all_groups() -> Iterator[tuple[str, type, tuple[str, ...]]]:
-    yield "", Config, tuple(_own())
-    for system in SYSTEMS.values():
-        for part in system.options.parts.values():
-            yield part.kind.group, part.kind, part.open
 
 
 def _own() -> list[str]:
@@ -175,8 +168,7 @@ def _not_taken(name: str, model: str) -> str:
 
 
 def _unknown(name: str) -> str:
-    near = get_close_matches(name, known_options(), n=1, cutoff=0.5)
-    return f"unknown option {name}{f'; did you mean {near[0]}?' if near else ''}"
+    return f"unknown option {name}{did_you_mean(name, known_options(), cutoff=0.5)}"
 
 
 def _described() -> str:

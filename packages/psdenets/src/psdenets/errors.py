@@ -2,6 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from difflib import get_close_matches
+
 
 class BadInput(ValueError):
     """An unusable flag, file or data set; the message says what was expected and what was given."""
+
+
+def did_you_mean(name: str, known: Iterable[str], n: int = 1, cutoff: float = 0.6) -> str:
+    """The end of a message about an unknown name: "; did you mean width?", or nothing if no known name is similar."""
+    near = get_close_matches(name, list(known), n, cutoff)
+    return f"; did you mean {' or '.join(near)}?" if near else ""

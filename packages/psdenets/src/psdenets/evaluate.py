@@ -30,27 +30,27 @@ def _parser() -> argparse.ArgumentParser:
         description="Evaluate a finished run on its test images, out-of-distribution images or corrupted images.",
     )
     parser.add_argument("run_dir", metavar="RUN_DIR", help="a run directory")
-    parser.add_argument("--samples", type=int, default=None, help="number of weight samples (default: the run's)")
-    parser.add_argument("--ood", default=None, metavar="NAME", help="a data set, a folder of pictures, or noise")
+    parser.add_argument("--samples", type=int, help="number of weight samples (default: the run's)")
+    parser.add_argument("--ood", metavar="NAME", help="a data set, a folder of pictures, or noise")
     parser.add_argument("--corruptions", action="store_true", help="the 19 CIFAR-10-C corruptions, severities 1 to 5")
-    parser.add_argument("--frost", default=None, metavar="DIR", help="photographs for the corruption frost")
+    parser.add_argument("--frost", metavar="DIR", help="photographs for the corruption frost")
     parser.add_argument(
-        "--data-root", default=None, help="directory containing the data sets (default: $PSDENETS_DATA, then the run's)"
+        "--data-root", help="directory containing the data sets (default: $PSDENETS_DATA, then the run's)"
     )
-    parser.add_argument("--limit-test", type=int, default=None, help="limit the number of images of each set")
+    parser.add_argument("--limit-test", type=int, help="limit the number of images of each set")
     parser.add_argument(
         "--allow-code", action="store_true", help="execute the code outside psdenets that the run refers to"
     )
-    parser.add_argument("--seed", type=int, default=None, help="seed of the weight samples (default: the run's)")
-    parser.add_argument("--out", default=None, help="directory for the results (default: RUN_DIR/evaluation)")
+    parser.add_argument("--seed", type=int, help="seed of the weight samples (default: the run's)")
+    parser.add_argument("--out", help="directory for the results (default: RUN_DIR/evaluation)")
     return parser
 
 
 def _main(argv: Sequence[str]) -> int:
     args = _parser().parse_args(argv)
-    for name in ("samples", "limit_test"):
-        if getattr(args, name) is not None and getattr(args, name) < 1:
-            raise BadInput(f"expected --{name.replace('_', '-')} to be at least 1, got {getattr(args, name)}")
+    for name, value in (("samples", args.samples), ("limit-test", args.limit_test)):
+        if value is not None and value < 1:
+            raise BadInput(f"expected --{name} to be at least 1, got {value}")
     from sdeweights import NonFiniteState
 
     try:

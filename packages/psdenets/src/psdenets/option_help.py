@@ -17,38 +17,29 @@ Train an image classifier whose weights are noisy on part of depth or on part of
 Without flags: the handwritten digits of scikit-learn, noise on the last tenth of depth.
 """
 COMMANDS = {
-    "resume": "resume the run in --out if one exists",
-    "allow_code": "with --resume: allow the run's custom code to be executed",
-    "config": "take values from this YAML or JSON file; flags override it",
-    "print_config": "print all values and exit",
-    "list_presets": "print the presets and exit",
-    "help": "print this text, or the flags of a group if one is named",
-    "help_all": "print all groups",
+    "--resume": "resume the run in --out if one exists",
+    "--allow-code": "with --resume: allow the run's custom code to be executed",
+    "--config": "take values from this YAML or JSON file; flags override it",
+    "--print_config": "print all values and exit",
+    "--list-presets": "print the presets and exit",
+    "--help": "print this text, or the flags of a group if one is named",
+    "--help-all": "print all groups",
 }
 _MOST_USED = """
 cut order ratio share t1 t2 at_t2 scope model head preset dataset data_root limit_train limit_test epochs steps
 batch_size samples test_samples kappa seed out device max_seconds
 """
+_TOPICS = [*(group.replace(" ", "-") for group in GROUPS), "systems"]
 _COLUMN, _WIDTH = 21, 110
-
-
-def command_flag(name: str) -> str:
-    """How a flag that is not an option is spelled; --print_config has an underscore."""
-    return "--print_config" if name == "print_config" else flag(name)
 
 
 def most_used() -> str:
     """Usage, the most used flags, and the names of the groups."""
     known = known_options()
-    lines = [
-        _USAGE,
-        "Most used flags:",
-        *(_line(flag(name), _described(known[name])) for name in _MOST_USED.split()),
-        "",
-    ]
-    lines += [*(_line(command_flag(name), text) for name, text in COMMANDS.items()), ""]
-    groups = ", ".join(group.replace(" ", "-") for group in GROUPS)
-    lines += ["All flags: --help-all, or --help GROUP with GROUP one of", f"  {groups}, systems", ""]
+    lines = [_USAGE, "Most used flags:"]
+    lines += [*(_line(flag(name), _described(known[name])) for name in _MOST_USED.split()), ""]
+    lines += [*(_line(name, text) for name, text in COMMANDS.items()), ""]
+    lines += ["All flags: --help-all, or --help GROUP with GROUP one of", f"  {', '.join(_TOPICS)}", ""]
     return "\n".join(lines)
 
 
@@ -58,15 +49,14 @@ def group_help(name: str) -> str:
         return "\n".join(["systems (--model):", *(_line(s.name, s.summary) for s in SYSTEMS.values()), ""])
     title = name.replace("-", " ")
     if title not in GROUPS:
-        names = ", ".join(group.replace(" ", "-") for group in GROUPS)
-        raise BadInput(f"expected --help with one of {names}, systems, got {name}")
+        raise BadInput(f"expected --help with one of {', '.join(_TOPICS)}, got {name}")
     chosen = {key: option for key, option in known_options().items() if option.group == title}
     return "\n".join([f"{title}:", *(_line(flag(key), _described(option)) for key, option in chosen.items()), ""])
 
 
 def all_groups() -> str:
     """All flags, by group."""
-    return "\n".join(group_help(name.replace(" ", "-")) for name in (*GROUPS, "systems"))
+    return "\n".join(map(group_help, _TOPICS))
 
 
 def _described(option: Known) -> str:

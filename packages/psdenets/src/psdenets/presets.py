@@ -11,49 +11,25 @@ from __future__ import annotations
 from typing import Any
 
 from psdenets.config import Config
-from psdenets.errors import BadInput
+from psdenets.errors import BadInput, did_you_mean
 
 Values = dict[str, Any]
 
 _PAPER: Values = {
-    "augment_channels": 0,
-    "squeeze_input": 0,
-    "block": "strided",
-    "activation": "softplus",
-    "batch_size": 128,
-    "samples": 1,
-    "test_samples": 1,
-    "epoch_samples": 1,
-    "schedule": "constant",
-    "clip": None,
-    "ema": 0.0,
-    "select": "best",
-    "head": "deterministic",
-}
+    "augment_channels": 0, "squeeze_input": 0, "block": "strided", "activation": "softplus", "head": "deterministic",
+    "batch_size": 128, "samples": 1, "epoch_samples": 1, "test_samples": 1, "schedule": "constant", "clip": None,
+    "ema": 0.0, "select": "best",
+}  # fmt: skip
 _PAPER_DATA: dict[str, Values] = {
     "mnist": {
-        "dataset": "mnist",
-        "blocks": "1",
-        "width": 32,
-        "drift": "1-32-1",
-        "sigma": 0.2,
-        "steps": 60,
-        "lr": 1e-3,
-        "kappa_base": 1e-3,
-        "augment": "none",
+        "dataset": "mnist", "blocks": "1", "width": 32, "drift": "1-32-1", "sigma": 0.2, "steps": 60, "lr": 1e-3,
+        "kappa_base": 1e-3, "augment": "none",
     },
     "cifar10": {
-        "dataset": "cifar10",
-        "blocks": "2-2-2",
-        "width": 64,
-        "drift": "2-128-2",
-        "sigma": 0.1,
-        "steps": 30,
-        "lr": 7e-4,
-        "kappa_base": 1e-4,
-        "augment": "crop-flip",
+        "dataset": "cifar10", "blocks": "2-2-2", "width": 64, "drift": "2-128-2", "sigma": 0.1, "steps": 30, "lr": 7e-4,
+        "kappa_base": 1e-4, "augment": "crop-flip",
     },
-}
+}  # fmt: skip
 _SPLIT_DRIFT = {"mnist": "1-16-1", "cifar10": "1-64-1"}
 _EPOCHS = {"mnist": {"psde": 30, "sde-bnn": 100}, "cifar10": {"psde": 100, "sde-bnn": 300}}
 # 289.4 s * 100 epochs of ODE-first / 371.9 s per epoch of SDE-BNN = 77.8 epochs (Table 3); MNIST: ours, same ratio.
@@ -75,29 +51,14 @@ _CPU_CONVOLUTIONS: Values = {"block": "3-3", "batch_size": 128, "lr": 2e-3, "tes
 _CPU: dict[str, Values] = {
     "digits": {},
     "mnist": {
-        **_CPU_CONVOLUTIONS,
-        "dataset": "mnist",
-        "epochs": 7,
-        "squeeze_input": 2,
-        "augment_channels": 16,
-        "width": 96,
+        **_CPU_CONVOLUTIONS, "dataset": "mnist", "epochs": 7, "squeeze_input": 2, "augment_channels": 16, "width": 96,
         "steps": 4,
     },
     "cifar10": {
-        **_CPU_CONVOLUTIONS,
-        "dataset": "cifar10",
-        "epochs": 8,
-        "lr": 2e-3,
-        "drift_lr": 0.05,
-        "blocks": "1-1-1",
-        "width": 64,
-        "gain": 2.0,
-        "steps": 3,
-        "sigma": 0.02,
-        "augment": "crop-flip",
+        **_CPU_CONVOLUTIONS, "dataset": "cifar10", "epochs": 8, "drift_lr": 0.05, "blocks": "1-1-1", "width": 64,
+        "gain": 2.0, "steps": 3, "sigma": 0.02, "augment": "crop-flip",
     },
-}
-
+}  # fmt: skip
 
 # Other systems on MNIST within 25 minutes; a ResNet with 32 layers would not finish one epoch.
 _CPU_RESNET: Values = {"dataset": "mnist", "blocks": "1-1-1", "epochs": 5}
@@ -141,10 +102,7 @@ PRESETS: dict[str, Values] = _all()
 def values_of(name: str) -> Values:
     """The values of a preset."""
     if name not in PRESETS:
-        from difflib import get_close_matches
-
-        near = get_close_matches(name, PRESETS, n=3, cutoff=0.4)
-        hint = f"; did you mean {' or '.join(near)}?" if near else ""
+        hint = did_you_mean(name, PRESETS, n=3, cutoff=0.4)
         raise BadInput(f"expected a preset of --list-presets, got {name!r}{hint}")
     return PRESETS[name]
 

@@ -7,24 +7,16 @@ flags are rejected. Nothing here imports torch.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
-from psdenets.options.baselines import EnsembleOptions
-from psdenets.options.systems import (
-    EnsembleSystemOptions,
-    HmcSystemOptions,
-    LaplaceResnetOptions,
-    MfviHyperOdenetOptions,
-    MfviOdenetOptions,
-    MfviOptions,
-    MfviResnetOptions,
-    OdenetOptions,
-    PsdeOptions,
-    Resnet32Options,
-    SdeBnnOptions,
-    SystemOptions,
-)
+from psdenets.options.baselines import EnsembleOptions, HmcOptions, LaplaceOptions, MeanFieldOptions
+from psdenets.options.cut import CutOptions
+from psdenets.options.fields import Part, part
+from psdenets.options.network import FlowOptions, NetOptions, ResnetOptions
+from psdenets.options.process import HeadOptions, ProcessOptions
+from psdenets.options.systems import SystemOptions
+from psdenets.options.training import PredictionOptions, TrainingOptions
 from psdenets.references import Reference
 
 
@@ -37,7 +29,7 @@ class System:
         summary: a one-line description.
         build: reference to a function (config, spec) -> ImageClassifier, with the structure it has after training.
         fit: reference to a function (config, run directory) -> exit status.
-        options: its class of options, a `SystemOptions`.
+        options: its groups of options by their name in `SystemOptions`; other options are rejected.
         defaults: values that differ from the defaults of the options.
         per_dataset: further such values for particular data sets.
     """
@@ -46,29 +38,27 @@ class System:
     summary: str
     build: Reference
     fit: Reference
-    options: type[SystemOptions]
+    options: Mapping[str, Part]
     defaults: Mapping[str, Any] = field(default_factory=dict)
     per_dataset: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
     def takes(self, flat: Mapping[str, Any]) -> set[str]:
         """The flat names of its options; for an ensemble, also those of the member given in `flat`."""
-        own = {name for part in self.options.parts.values() for name in part.open}
-        return own | self._member(flat).takes(flat) if self._has_members else own
+        return {name for part in self._with_member(flat).options.values() for name in part.open}
 
     def configured(self, flat: Mapping[str, Any], dataset: str) -> SystemOptions:
         """Its options, with the given flat values and defaults for the rest."""
-        values = {**self.defaults, **self.per_dataset.get(dataset, {}), **flat}
-        groups = self.options.groups(values)
-        if self._has_members:
-            groups["of"] = self._member(flat).configured(flat, dataset)
-        return self.options(**groups)
+        system = self._with_member(flat)
+        values = {**system.defaults, **system.per_dataset.get(dataset, {}), **flat}
+        groups: dict[str, Any] = {group: part.filled(values) for group, part in system.options.items()}
+        return SystemOptions(system.options, **groups)
 
-    @property
-    def _has_members(self) -> bool:
-        return self.options is EnsembleSystemOptions
-
-    def _member(self, flat: Mapping[str, Any]) -> System:
-        return SYSTEMS[EnsembleOptions(member=flat.get("member", EnsembleOptions.member)).member]
+    def _with_member(self, flat: Mapping[str, Any]) -> System:
+        """The system itself; an ensemble with the options and defaults of the member given in `flat`."""
+        if "ensemble" not in self.options:
+            return self
+        member = SYSTEMS[EnsembleOptions(member=flat.get("member", EnsembleOptions.member)).member]
+        return replace(member, options={**self.options, **member.options})
 
 
 def _at(place: str) -> Reference:
@@ -78,6 +68,41 @@ def _at(place: str) -> Reference:
 def _fit(place: str) -> Reference:
     return Reference(f"psdenets.training.{place}")
 
+
+def groups(**parts: Part) -> dict[str, Part]:
+    """Groups of options, including those that every system has unless they are given."""
+    return {"net": part(NetOptions), "prediction": part(PredictionOptions), **parts}
+
+
+_KL = ("samples", "epoch_samples", "kappa", "kappa_warmup")
+_PROCESS = ("drift_lr", "kappa_base", "piece")
+
+
+def _training(*extra: str) -> Part:
+    """The options of gradient descent, including only the given ones of those for a KL or a weight process."""
+    return part(TrainingOptions, without=[name for name in (*_KL, *_PROCESS) if name not in extra])
+
+
+_POINT = part(PredictionOptions, only=("likelihood",), test_samples=1)
+_ONLY_SAMPLES = part(PredictionOptions, only=("test_samples",))
+_CONSTANT_WEIGHTS = part(FlowOptions, without=("compile",))
+_NORM, _GAUSSIANS = part(ResnetOptions), part(MeanFieldOptions)
+_PSDE = groups(
+    training=_training(*_KL, *_PROCESS),
+    cut=part(CutOptions),
+    flow=part(FlowOptions, without=("rtol", "atol")),
+    process=part(ProcessOptions),
+    head=part(HeadOptions),
+)
+_GAUSSIAN_RESNET = groups(training=_training(*_KL), resnet=_NORM, mean_field=_GAUSSIANS)
+_HYPER = groups(
+    training=_training(*_KL, "drift_lr"),
+    cut=part(CutOptions, only=(), cut="none"),
+    flow=part(FlowOptions, without=("rtol", "atol", "compile")),
+    mean_field=_GAUSSIANS,
+    process=part(ProcessOptions, only=("theta", "drift", "prior", "ode_solver")),
+    head=part(HeadOptions, only=()),
+)
 
 _DESCEND = _fit("session:descend")
 _RESNET: dict[str, Any] = {"blocks": "5-5-5", "width": 16, "lr": 3e-3, "batch_size": 128}
@@ -89,28 +114,34 @@ _CONVNET = {"blocks": "2-2", "width": 32, "lr": 3e-3, "kappa": _COLD}
 
 _ALL = (
     System("psde", "weights follow an SDE inside the cut and an ODE elsewhere",
-           _at("psde:Classifier"), _DESCEND, PsdeOptions),
+           _at("psde:Classifier"), _DESCEND, _PSDE),
     System("sde-bnn", "the fully stochastic network, --cut full",
-           _at("psde:Classifier"), _DESCEND, SdeBnnOptions),
+           _at("psde:Classifier"), _DESCEND, {**_PSDE, "cut": part(CutOptions, only=(), cut="full")}),
     System("odenet", "an ODENet: the same weights at every depth",
-           _at("point:odenet"), _DESCEND, OdenetOptions),
+           _at("point:odenet"), _DESCEND, groups(prediction=_POINT, training=_training(), flow=_CONSTANT_WEIGHTS)),
     System("resnet32", "the residual network for small images",
-           _at("point:resnet"), _DESCEND, Resnet32Options, _RESNET, _SMALL_RESNET),
+           _at("point:resnet"), _DESCEND, groups(prediction=_POINT, training=_training(), resnet=_NORM),
+           _RESNET, _SMALL_RESNET),
     System("mfvi", "a convolutional network with independent Gaussian weights",
-           _at("meanfield:convnet"), _DESCEND, MfviOptions, _CONVNET),
+           _at("meanfield:convnet"), _DESCEND, groups(training=_training(*_KL), mean_field=_GAUSSIANS), _CONVNET),
     System("mfvi-resnet32", "a ResNet with independent Gaussian weights",
-           _at("meanfield:resnet"), _DESCEND, MfviResnetOptions, {**_RESNET, "kappa": _COLD}, _SMALL_RESNET),
+           _at("meanfield:resnet"), _DESCEND, _GAUSSIAN_RESNET, {**_RESNET, "kappa": _COLD}, _SMALL_RESNET),
     System("mfvi-odenet", "an ODENet with independent Gaussian weights",
-           _at("meanfield:odenet"), _DESCEND, MfviOdenetOptions, {"kappa": _COLD}),
+           _at("meanfield:odenet"), _DESCEND,
+           groups(training=_training(*_KL), flow=_CONSTANT_WEIGHTS, mean_field=_GAUSSIANS), {"kappa": _COLD}),
     System("mfvi-hyperodenet", "an ODENet whose weights change with depth, with independent Gaussians for w0 and drift",
-           _at("meanfield:hyper_odenet"), _DESCEND, MfviHyperOdenetOptions, {"kappa": 1e-3}),
+           _at("meanfield:hyper_odenet"), _DESCEND, _HYPER, {"kappa": 1e-3}),
     System("vbll", "a ResNet with independent Gaussians in its last layer",
-           _at("meanfield:last_layer"), _DESCEND, MfviResnetOptions, {**_RESNET, "kappa": 0.5}, _SMALL_RESNET),
+           _at("meanfield:last_layer"), _DESCEND, _GAUSSIAN_RESNET, {**_RESNET, "kappa": 0.5}, _SMALL_RESNET),
     System("resnet32-laplace", "a ResNet with a Laplace approximation of its last layer",
-           _at("laplace:unfitted"), _fit("laplace:fit"), LaplaceResnetOptions, _RESNET, _SMALL_RESNET),
+           _at("laplace:unfitted"), _fit("laplace:fit"),
+           groups(prediction=_ONLY_SAMPLES, training=_training(), resnet=_NORM, laplace=part(LaplaceOptions)),
+           _RESNET, _SMALL_RESNET),
     System("ensemble", "several networks trained with different seeds (--member, --members)",
-           _at("ensemble:untrained"), _fit("ensemble:fit"), EnsembleSystemOptions),
+           _at("ensemble:untrained"), _fit("ensemble:fit"), {"ensemble": part(EnsembleOptions)}),
     System("hmc", "Hamiltonian Monte Carlo over a small perceptron",
-           _at("hmc.model:HMC"), _fit("hmc:fit"), HmcSystemOptions, {"width": 20, "prior_std": 4.0}),
+           _at("hmc.model:HMC"), _fit("hmc:fit"),
+           groups(net=part(NetOptions, only=("width",)), prediction=_ONLY_SAMPLES, hmc=part(HmcOptions)),
+           {"width": 20, "prior_std": 4.0}),
 )  # fmt: skip
 SYSTEMS: dict[str, System] = {system.name: system for system in _ALL}

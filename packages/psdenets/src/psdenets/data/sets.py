@@ -7,6 +7,7 @@ A custom data set, `--dataset mydata:load`, is also such a function. Instead of 
 from __future__ import annotations
 
 import os
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -14,12 +15,10 @@ import numpy as np
 import torch
 
 from psdenets.config import Config
-from psdenets.data.cifar import read_cifar
 from psdenets.data.download import download
-from psdenets.data.idx import read_idx
 from psdenets.data.images import Images, Splits, as_images
-from psdenets.data.npz import read_npz
 from psdenets.data.pictures import pictures_in, read_folder, read_picture
+from psdenets.data.readers import read_cifar, read_idx, read_npz
 from psdenets.data.spec import SPECS, ImageSpec
 from psdenets.errors import BadInput
 from psdenets.references import is_reference, made
@@ -56,17 +55,19 @@ def load_splits(config: Config) -> Splits:
     pool = pool_of(config.dataset, root_of(config.data_root), config.download)
     order = torch.randperm(len(pool.train), generator=generator(config.split_seed, "split"))
     shuffled = pool.train.take(order)
-    if pool.test is None:
-        size = max(1, round(_TEST_SHARE * len(shuffled)))
-        test, rest = shuffled.first(size), shuffled.take(torch.arange(size, len(shuffled)))
-    else:
-        test, rest = pool.test, shuffled
-    size = max(1, round(config.val_share * len(rest)))
-    val, train = rest.first(size), rest.take(torch.arange(size, len(rest))).first(config.limit_train)
+    test, rest = _split(shuffled, _TEST_SHARE) if pool.test is None else (pool.test, shuffled)
+    val, train = _split(rest, config.val_share)
+    train = train.first(config.limit_train)
     training = config.system.training
     if training is not None and len(train) < training.batch_size:
         raise BadInput(f"expected --batch-size of at most the {len(train)} training images, got {training.batch_size}")
     return Splits(train, val.first(config.limit_train), test.first(config.limit_test), pool.spec)
+
+
+def _split(images: Images, share: float) -> tuple[Images, Images]:
+    """The first images, at least one, and the rest."""
+    size = max(1, round(share * len(images)))
+    return images.first(size), images.take(torch.arange(size, len(images)))
 
 
 def load_test_images(name: str, config: Config, spec: ImageSpec) -> Images:
@@ -118,16 +119,13 @@ def pool_of(name: str, root: Path, fetch: bool = False) -> Pool:
     try:
         loaded = made(DATASETS, name, root)
     except FileNotFoundError as error:
+        missing = Path(str(error.filename))
+        missing = missing.relative_to(root) if missing.is_relative_to(root) else missing
         raise BadInput(
-            f"no {name} under {root}: looked for {_inside(root, error.filename)}; put the files there or "
+            f"no {name} under {root}: looked for {missing}; put the files there or "
             f"point --data-root (or ${VARIABLE}) at them, or download them with --download"
         ) from None
     return loaded if isinstance(loaded, Pool) else _pool_from_arrays(name, loaded)
-
-
-def _inside(root: Path, path: str | None) -> Path:
-    file = Path(str(path))
-    return file.relative_to(root) if file.is_relative_to(root) else file
 
 
 def _pool_from_arrays(name: str, loaded: object) -> Pool:
@@ -152,36 +150,20 @@ def digits(root: Path) -> Pool:  # noqa: ARG001 - scikit-learn includes them
     return Pool(as_images(pixels, found.target, 10, "scikit-learn's digits"), None, SPECS["digits"])
 
 
-def mnist(root: Path) -> Pool:
-    """The idx files under MNIST/raw."""
-    return _idx_set("mnist", root)
-
-
-def fashion_mnist(root: Path) -> Pool:
-    """The idx files under FashionMNIST/raw."""
-    return _idx_set("fashion-mnist", root)
-
-
-def kmnist(root: Path) -> Pool:
-    """The idx files under KMNIST/raw."""
-    return _idx_set("kmnist", root)
-
-
 def _idx_set(name: str, root: Path) -> Pool:
     train, test = (_idx_pair(root / _FILES[name], prefix) for prefix in ("train", "t10k"))
     return Pool(train, test, SPECS[name])
 
 
+mnist, fashion_mnist, kmnist = (partial(_idx_set, name) for name in ("mnist", "fashion-mnist", "kmnist"))
+
+
 def _idx_pair(raw: Path, prefix: str) -> Images:
-    pixels, labels = (
-        read_idx(_plain_or_gzipped(raw / f"{prefix}-{kind}-ubyte")) for kind in ("images-idx3", "labels-idx1")
-    )
-    return as_images(pixels, labels, 10, raw)
-
-
-def _plain_or_gzipped(path: Path) -> Path:
-    gzipped = path.with_name(path.name + ".gz")
-    return gzipped if gzipped.is_file() and not path.is_file() else path
+    arrays = []
+    for kind in ("images-idx3", "labels-idx1"):
+        plain, gzipped = raw / f"{prefix}-{kind}-ubyte", raw / f"{prefix}-{kind}-ubyte.gz"
+        arrays.append(read_idx(gzipped if gzipped.is_file() and not plain.is_file() else plain))
+    return as_images(arrays[0], arrays[1], 10, raw)
 
 
 def cifar10(root: Path) -> Pool:
@@ -225,9 +207,9 @@ def imagefolder(root: Path) -> Pool:
         raise BadInput(f"expected --data-root to be a folder of pictures, got {root}")
     apart = (root / "train").is_dir()
     pixels, labels, names = read_folder(root / "train" if apart else root)
-    channels_mean = tuple((pixels.mean((0, 1, 2)) / 255).tolist())
-    channels_std = tuple((pixels.std((0, 1, 2)) / 255).clip(1e-3).tolist())
-    spec = ImageSpec(3, pixels.shape[1], pixels.shape[2], tuple(names), channels_mean, channels_std)
+    mean, std = pixels.mean((0, 1, 2)) / 255, (pixels.std((0, 1, 2)) / 255).clip(1e-3)
+    _, height, width, _ = pixels.shape
+    spec = ImageSpec(3, height, width, tuple(names), tuple(mean.tolist()), tuple(std.tolist()))
     test = None
     if apart and (root / "test").is_dir():
         test_pixels, test_labels, _ = read_folder(root / "test", names)

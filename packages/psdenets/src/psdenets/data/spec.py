@@ -47,20 +47,17 @@ class ImageSpec:
         return cls(**tuples)
 
 
-def _numbered(n: int) -> tuple[str, ...]:
-    return tuple(str(k) for k in range(n))
-
-
+_DIGITS = tuple("0123456789")
 CIFAR10_CLASSES = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
 FASHION_CLASSES = ("T-shirt", "trouser", "pullover", "dress", "coat", "sandal", "shirt", "sneaker", "bag", "ankle boot")
 KMNIST_CLASSES = ("o", "ki", "su", "tsu", "na", "ha", "ma", "ya", "re", "wo")
 
 # The paper normalises CIFAR-10 but not MNIST. Mean and std of CIFAR-10 are the commonly used values.
 SPECS = {
-    "digits": ImageSpec(1, 8, 8, _numbered(10), (0.0,), (1.0,)),
-    "mnist": ImageSpec(1, 28, 28, _numbered(10), (0.0,), (1.0,)),
+    "digits": ImageSpec(1, 8, 8, _DIGITS, (0.0,), (1.0,)),
+    "mnist": ImageSpec(1, 28, 28, _DIGITS, (0.0,), (1.0,)),
     "fashion-mnist": ImageSpec(1, 28, 28, FASHION_CLASSES, (0.0,), (1.0,)),
     "kmnist": ImageSpec(1, 28, 28, KMNIST_CLASSES, (0.0,), (1.0,)),
     "cifar10": ImageSpec(3, 32, 32, CIFAR10_CLASSES, (0.4914, 0.4822, 0.4465), (0.2023, 0.1994, 0.2010)),
-    "svhn": ImageSpec(3, 32, 32, _numbered(10), (0.5, 0.5, 0.5), (0.25, 0.25, 0.25)),
+    "svhn": ImageSpec(3, 32, 32, _DIGITS, (0.5, 0.5, 0.5), (0.25, 0.25, 0.25)),
 }

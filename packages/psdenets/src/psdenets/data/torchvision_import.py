@@ -24,18 +24,14 @@ def import_torchvision() -> ModuleType:
     except RuntimeError as error:
         if "operator torchvision::nms does not exist" not in str(error):
             raise
-        _forget_half_import()
+        for name in [name for name in sys.modules if name.partition(".")[0] == "torchvision"]:
+            del sys.modules[name]
         _declare_schemas()
         import torchvision
     import torchvision.datasets
 
     module: ModuleType = torchvision
     return module
-
-
-def _forget_half_import() -> None:
-    for name in [name for name in sys.modules if name.partition(".")[0] == "torchvision"]:
-        del sys.modules[name]
 
 
 def _declare_schemas() -> None:

@@ -10,17 +10,15 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import torch
 from torch import Tensor, nn
 
+from psdenets.config import Config
+from psdenets.data.spec import ImageSpec
 from psdenets.errors import BadInput
 from psdenets.models.likelihoods import likelihood_of
-
-if TYPE_CHECKING:
-    from psdenets.config import Config
-    from psdenets.data.spec import ImageSpec
 
 
 class Drawn(Protocol):
@@ -32,13 +30,14 @@ class Drawn(Protocol):
         ...
 
 
-class ImageClassifier(nn.Module, ABC):
-    """Images (N, C, H, W) in [0, 1] -> class probabilities.
+class Noiseless(NamedTuple):
+    """S samples of deterministic weights; their KL is zero."""
 
-    Args:
-        config: the configuration of the network.
-        spec: size and classes of the images.
-    """
+    kl: Tensor
+
+
+class ImageClassifier(nn.Module, ABC):
+    """Images (N, C, H, W) in [0, 1] -> class probabilities; `spec` holds the size and classes of the images."""
 
     mean: Tensor
     std: Tensor

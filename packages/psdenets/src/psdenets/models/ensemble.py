@@ -3,25 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, NamedTuple, cast, final
+from typing import cast, final
 
 import torch
 from torch import Tensor, nn
 
-from psdenets.models.base import ImageClassifier
+from psdenets.config import Config
+from psdenets.data.spec import ImageSpec
+from psdenets.models.base import ImageClassifier, Noiseless
 from psdenets.systems import SYSTEMS
 
-if TYPE_CHECKING:
-    from psdenets.config import Config
-    from psdenets.data.spec import ImageSpec
-
 _SEEDS_APART = 1000  # so ensembles with seeds 0 and 1 have no member in common
-
-
-class Members(NamedTuple):
-    """The first S members; kl is zero."""
-
-    kl: Tensor
 
 
 @final
@@ -32,10 +24,10 @@ class Ensemble(ImageClassifier):
         super().__init__(config, spec)
         self.members = nn.ModuleList(members)
 
-    def draw(self, samples: int = 1, generator: torch.Generator | None = None) -> Members:  # noqa: ARG002 - no noise
-        return Members(self.mean.new_zeros(min(samples, len(self.members))))
+    def draw(self, samples: int = 1, generator: torch.Generator | None = None) -> Noiseless:  # noqa: ARG002 - no noise
+        return Noiseless(self.mean.new_zeros(min(samples, len(self.members))))
 
-    def logits(self, x: Tensor, weights: Members) -> Tensor:
+    def logits(self, x: Tensor, weights: Noiseless) -> Tensor:
         members = [cast("ImageClassifier", member) for member in self.members]
         return torch.cat([member.logits(x, member.draw(1)) for member in members[: len(weights.kl)]])
 

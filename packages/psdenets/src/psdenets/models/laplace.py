@@ -14,24 +14,20 @@ from __future__ import annotations
 import copy
 import math
 import warnings
-from typing import TYPE_CHECKING, NamedTuple, final
+from typing import Any, NamedTuple, final
 
 import torch
 from torch import Tensor, nn
 
+from psdenets.config import Config
+from psdenets.data import Images
 from psdenets.data.images import to_unit
+from psdenets.data.spec import ImageSpec
 from psdenets.errors import BadInput
 from psdenets.models.base import ImageClassifier
 from psdenets.models.nets.resnet import ResNet, resnet_of
 from psdenets.models.point import PointEstimate
 from psdenets.nn.heads import HeadWeights
-
-if TYPE_CHECKING:
-    from typing import Any
-
-    from psdenets.config import Config
-    from psdenets.data import Images
-    from psdenets.data.spec import ImageSpec
 
 _PACK = 500  # images per batch
 

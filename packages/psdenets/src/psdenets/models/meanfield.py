@@ -14,21 +14,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, NamedTuple, final
+from functools import partial
+from typing import Any, NamedTuple, final
 
 import torch
 from torch import Tensor, nn
 from torch.func import functional_call
 
+from psdenets.config import Config
+from psdenets.data.spec import ImageSpec
 from psdenets.models.base import ImageClassifier
 from psdenets.models.nets.convnet import convnet_of
 from psdenets.models.nets.odenet import HyperODENet, odenet_of
 from psdenets.models.nets.resnet import resnet_of
 from psdenets.nn.gaussian import gaussian_kl, normal_like
-
-if TYPE_CHECKING:
-    from psdenets.config import Config
-    from psdenets.data.spec import ImageSpec
 
 
 class MeanFieldWeights(NamedTuple):
@@ -126,28 +125,15 @@ class MeanField(ImageClassifier):
         return {"weights": means, "log_std": stds}
 
 
-def _of_all_layers(config: Config, spec: ImageSpec, net: nn.Module) -> MeanField:
+def _of_all_layers(net_of: Callable[[Config, ImageSpec], nn.Module], config: Config, spec: ImageSpec) -> MeanField:
+    net = net_of(config, spec)
     return MeanField(config, spec, net, is_weight_or_bias_of_a_layer(net))
 
 
-def convnet(config: Config, spec: ImageSpec) -> MeanField:
-    """`--model mfvi`."""
-    return _of_all_layers(config, spec, convnet_of(config, spec))
-
-
-def resnet(config: Config, spec: ImageSpec) -> MeanField:
-    """`--model mfvi-resnet32`."""
-    return _of_all_layers(config, spec, resnet_of(config, spec))
-
-
-def odenet(config: Config, spec: ImageSpec) -> MeanField:
-    """`--model mfvi-odenet`."""
-    return _of_all_layers(config, spec, odenet_of(config, spec))
-
-
-def hyper_odenet(config: Config, spec: ImageSpec) -> MeanField:
-    """`--model mfvi-hyperodenet`."""
-    return _of_all_layers(config, spec, HyperODENet(config, spec))
+convnet = partial(_of_all_layers, convnet_of)  # --model mfvi
+resnet = partial(_of_all_layers, resnet_of)  # --model mfvi-resnet32
+odenet = partial(_of_all_layers, odenet_of)  # --model mfvi-odenet
+hyper_odenet = partial(_of_all_layers, HyperODENet)  # --model mfvi-hyperodenet
 
 
 def last_layer(config: Config, spec: ImageSpec) -> MeanField:

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from psdenets.errors import BadInput
+from psdenets.options.process import ProcessOptions
 from psdenets.references import made
 from psdenets.registries import PRIORS
 from sdeweights import Brownian, Prior
-
-if TYPE_CHECKING:
-    from psdenets.options.process import ProcessOptions
 
 
 def prior_of(options: ProcessOptions) -> Prior:

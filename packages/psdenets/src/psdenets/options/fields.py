@@ -1,11 +1,10 @@
-"""Options are fields with a help text, a type and a rule. They form groups, from which systems are composed.
+"""Options are fields with a help text, a type and a rule. They form groups, of which each system has some.
 
     class NetOptions(Group, group="network"):
         width: int = option(32, "channels inside f_h", at_least(1))
 
-    class SdeBnnOptions(SystemOptions):                        a system opens some fields and fixes others
-        process: ProcessOptions = part(ProcessOptions, only=("theta", "drift"))
-        cut: CutOptions = part(CutOptions, only=(), cut="full")
+    part(ProcessOptions, only=("theta", "drift"))      a system opens some fields of a group
+    part(CutOptions, only=(), cut="full")              and fixes others
 
 In Python, options are nested (`options.cut.ratio`); in files and on the command line they are flat (`ratio`). Each name
 belongs to at most one group of a system.
@@ -18,6 +17,7 @@ import math
 import types
 import typing
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from typing import Any, ClassVar, Literal, NamedTuple
 
 from psdenets.errors import BadInput
@@ -50,17 +50,11 @@ SIZES = Rule(
 )
 
 
-def one_of(registry: Mapping[str, str]) -> Rule:
-    """A name in a registry, or `module:attribute`."""
-    return Rule(
-        f"to be one of {', '.join(registry)} or module:attribute",
-        lambda value: value in registry or is_reference(value),
-    )
-
-
 def option(default: Any, text: str, rule: Rule | None = None, registry: Mapping[str, str] | None = None) -> Any:
-    """A field with a help text and a rule; with a registry, the value must be one of its names or a reference."""
-    rule = one_of(registry) if registry is not None else rule
+    """A field with a help text and a rule; with a registry, a value is one of its names or `module:attribute`."""
+    if registry is not None:
+        words = f"to be one of {', '.join(registry)} or module:attribute"
+        rule = Rule(words, lambda value: value in registry or is_reference(value))
     return dataclasses.field(default=default, metadata={"help": text, "rule": rule, "registry": registry})
 
 
@@ -87,21 +81,14 @@ def check(group: Any) -> None:
 
 
 @typing.dataclass_transform(frozen_default=True)
-class Frozen:
-    """Makes every subclass a frozen dataclass."""
-
-    def __init_subclass__(cls) -> None:
-        dataclasses.dataclass(frozen=True)(cls)
-
-
-class Group(Frozen):
-    """A group of options, validated on construction; `group` is its title in `--help`."""
+class Group:
+    """A group of options: a frozen dataclass, validated on construction; `group` is its title in `--help`."""
 
     group: ClassVar[str]
 
     def __init_subclass__(cls, group: str) -> None:
         cls.group = group
-        super().__init_subclass__()
+        dataclasses.dataclass(frozen=True)(cls)
 
     def __post_init__(self) -> None:
         check(self)
@@ -122,38 +109,15 @@ class Part(NamedTuple):
     open: tuple[str, ...]
     fixed: Mapping[str, Any]
 
-
-def part(kind: type[Group], *, only: Sequence[str] | None = None, without: Sequence[str] = (), **fixed: Any) -> Any:
-    """A field that holds a group of options.
-
-    Args:
-        kind: the class of the group.
-        only: the fields that can be set; by default all of them.
-        without: fields that cannot be set.
-        **fixed: values of fields that cannot be set, if they differ from the defaults.
-    """
-    names = [item.name for item in dataclasses.fields(kind)] if only is None else only
-    opened = tuple(name for name in names if name not in without and name not in fixed)
-    return dataclasses.field(default_factory=lambda: kind(**fixed), metadata={"part": Part(kind, opened, fixed)})
+    def filled(self, flat: Mapping[str, Any]) -> Group:
+        """The group with its values among the flat ones."""
+        return self.kind(**self.fixed, **{name: flat[name] for name in self.open if name in flat})
 
 
-class Composed(Frozen):
-    """Options composed of groups; `parts` describes the groups by field name."""
-
-    parts: ClassVar[Mapping[str, Part]]
-
-    def __init_subclass__(cls) -> None:
-        super().__init_subclass__()
-        fields = dataclasses.fields(cls)
-        cls.parts = {item.name: item.metadata["part"] for item in fields if "part" in item.metadata}
-
-    @classmethod
-    def groups(cls, flat: Mapping[str, Any]) -> dict[str, Any]:
-        """Build the groups, by field name, from flat values."""
-        return {
-            field: kind(**fixed, **{name: flat[name] for name in opened if name in flat})
-            for field, (kind, opened, fixed) in cls.parts.items()
-        }
+def part(kind: type[Group], *, only: Sequence[str] | None = None, without: Sequence[str] = (), **fixed: Any) -> Part:
+    """A group of which only some fields (by default all) can be set, and others have fixed values."""
+    names = kind.__annotations__ if only is None else only
+    return Part(kind, tuple(name for name in names if name not in without and name not in fixed), fixed)
 
 
 def _is(value: Any, kind: Any) -> bool:
@@ -187,8 +151,6 @@ def from_text(kind: Any, text: str) -> Any:
         return None
     for number in (int, float):
         if number in kinds:
-            try:
+            with suppress(ValueError):
                 return number(text)
-            except ValueError:
-                return text
     return {"true": True, "false": False}.get(text, text) if bool in kinds else text

@@ -6,21 +6,23 @@ import base64
 import io
 from collections.abc import Sequence
 from html import escape
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from bnneval import mean_probs, predictive_entropy
+from psdenets.config import Config
+from psdenets.data import Images
 from psdenets.runs.directory import RunDir
 from psdenets.runs.files import write_text
-
-if TYPE_CHECKING:
-    from psdenets.config import Config
-    from psdenets.data import Images
-    from psdenets.runs.predictions import Predictions
+from psdenets.runs.predictions import Predictions
 
 _ABOUT_CURVES = "Accuracy and calibration error after each epoch. The test curve is not used for model selection."
 _ABOUT_PATHS = "Sample paths of a few weights. Noise enters only the stochastic weights, inside the stochastic window."
+_CARDS = (
+    ("accuracy", "accuracy", ".2%"), ("ece", "ECE", ".2%"), ("nll", "NLL", ".4f"), ("brier", "Brier score", ".4f"),
+    ("entropy", "mean entropy", ".3f"), ("kl", "KL", ".1f"),
+)  # fmt: skip
 _GALLERY = 12  # images in each of the two galleries: the least and the most certain
 
 _STYLE = """
@@ -79,28 +81,18 @@ Right: entropy of the predictions, from 0 (certain) to {np.log(len(classes)):.2f
 
 
 def _facts(metrics: dict[str, Any], predictions: Predictions) -> str:
+    training = f"{metrics['epochs']} epochs" if "epochs" in metrics else f"{metrics['transitions']:,} transitions"
     parameters = sum(metrics["parameters"].values())
     samples, images, _ = predictions.probs.shape
     return (
-        f"{_training(metrics)} in {metrics['seconds']:.0f} s, {parameters:,} trainable parameters, "
+        f"{training} in {metrics['seconds']:.0f} s, {parameters:,} trainable parameters, "
         f"seed {metrics['seed']}; {images:,} test images, probabilities averaged over {samples} weight samples"
     )
 
 
-def _training(metrics: dict[str, Any]) -> str:
-    return f"{metrics['epochs']} epochs" if "epochs" in metrics else f"{metrics['transitions']:,} transitions"
-
-
 def _cards(metrics: dict[str, Any]) -> str:
-    shown = [
-        ("accuracy", f"{metrics['accuracy']:.2%}"),
-        ("ECE", f"{metrics['ece']:.2%}"),
-        ("NLL", f"{metrics['nll']:.4f}"),
-        ("Brier score", f"{metrics['brier']:.4f}"),
-        ("mean entropy", f"{metrics['entropy']:.3f}"),
-        ("KL", f"{metrics['kl']:.1f}"),
-    ]
-    return '<div class="cards">' + "".join(f'<div class="card">{n}<b>{v}</b></div>' for n, v in shown) + "</div>"
+    cards = (f'<div class="card">{title}<b>{metrics[name]:{form}}</b></div>' for name, title, form in _CARDS)
+    return f'<div class="cards">{"".join(cards)}</div>'
 
 
 def _section(run: RunDir, plot: str, title: str, about: str) -> str:
@@ -111,8 +103,7 @@ def _section(run: RunDir, plot: str, title: str, about: str) -> str:
 
 
 def _plot(run: RunDir, name: str, width: int) -> str:
-    data = base64.b64encode(run.file(f"plots/{name}.png").read_bytes()).decode()
-    return f'<img width="{width}" alt="{name}" src="data:image/png;base64,{data}">'
+    return f'<img width="{width}" alt="{name}" src="{_data_uri(run.file(f"plots/{name}.png").read_bytes())}">'
 
 
 def _gallery(predictions: Predictions, images: Images, classes: Sequence[str], certain: bool) -> str:
@@ -138,7 +129,11 @@ def _picture(pixels: np.ndarray) -> str:
 
     buffer = io.BytesIO()
     Image.fromarray(pixels[0] if len(pixels) == 1 else pixels.transpose(1, 2, 0)).save(buffer, "PNG")
-    return "data:image/png;base64," + base64.b64encode(buffer.getvalue()).decode()
+    return _data_uri(buffer.getvalue())
+
+
+def _data_uri(png: bytes) -> str:
+    return "data:image/png;base64," + base64.b64encode(png).decode()
 
 
 def _table(values: dict[str, Any]) -> str:

@@ -4,20 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
+from torch import Tensor
 
+from psdenets.data import Images
 from psdenets.data.images import to_unit
-
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-    from torch import Tensor
-
-    from psdenets.data import Images
-    from psdenets.models.base import ImageClassifier
-    from psdenets.models.likelihoods import Likelihood
+from psdenets.models.base import ImageClassifier
+from psdenets.models.likelihoods import Likelihood
 
 
 class Predictions(NamedTuple):

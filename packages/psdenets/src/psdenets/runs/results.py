@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from psdenets.config import Config
+from psdenets.data import Images
 from psdenets.errors import BadInput
+from psdenets.models.base import ImageClassifier
 from psdenets.runs.directory import RunDir, versions
 from psdenets.runs.files import atomically, write_json
 from psdenets.runs.html_report import write_report
@@ -17,11 +20,6 @@ from psdenets.runs.predictions import Predictions, predict
 from psdenets.runs.weights import save_weights
 from psdenets.seeds import generator
 from sdeweights import NonFiniteState
-
-if TYPE_CHECKING:
-    from psdenets.config import Config
-    from psdenets.data import Images
-    from psdenets.models.base import ImageClassifier
 
 _FORMATS = {"accuracy": ".2%", "ece": ".2%", "nll": ".4f", "brier": ".4f", "entropy": ".4f", "kl": ".1f"}
 

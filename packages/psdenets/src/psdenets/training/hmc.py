@@ -23,6 +23,7 @@ from psdenets.runs.files import write_lines
 from psdenets.runs.results import History, write_results
 from psdenets.training.hmc_chains import estimate, run_chains
 from psdenets.training.session import INTERRUPTED, Stopped, begin, resume_command, stoppable
+from sdeweights import flatten
 
 _TIMED = 500  # images on which a gradient is timed
 _HELD_OUT = 50  # validation images used to check mixing in function space
@@ -53,7 +54,8 @@ def fit(config: Config, run: RunDir) -> int:
     model.keep(chains)
     mixing = model.mixing(x, labels, to_unit(splits.val.pixels[:_HELD_OUT]))
     sys.stdout.write(mixing_table(chains, mixing))
-    write_lines(run.file("metrics.jsonl"), [_record(k, chain) for k, chain in enumerate(chains)])
+    # one line per chain; other systems have one line per epoch
+    write_lines(run.file("metrics.jsonl"), [{"chain": k, **chain.statistics()} for k, chain in enumerate(chains)])
     hmc = config.system.hmc
     facts: dict[str, Any] = {
         "transitions": hmc.chains * (hmc.warmup + hmc.draws),
@@ -96,23 +98,12 @@ def mixing_table(chains: list[Chain], mixing: dict[str, Mixing]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _record(k: int, chain: Chain) -> dict[str, Any]:
-    """The line of metrics.jsonl for one chain; other systems have one line per epoch."""
-    values = chain._asdict()
-    values.pop("draws")
-    return {"chain": k, **values}
-
-
 def _seconds_of_a_resnet() -> float:
     """Seconds for a forward and backward pass of ResNet32 on one CIFAR-10 image, measured on this machine."""
-    net, x = ResNet(3, 10), torch.zeros(32, 3, 32, 32)
-    labels = torch.zeros(32, dtype=torch.int64)
-    w = torch.cat([p.detach().flatten() for p in net.parameters()])
+    w, net = flatten(ResNet(3, 10))
+    x, labels = torch.zeros(32, 3, 32, 32), torch.zeros(32, dtype=torch.int64)
 
     def log_density(w: torch.Tensor) -> torch.Tensor:
-        sizes = [p.numel() for p in net.parameters()]
-        parts = [part.view_as(p) for part, p in zip(torch.split(w, sizes), net.parameters(), strict=True)]
-        named = dict(zip([name for name, _ in net.named_parameters()], parts, strict=True))
-        return -F.cross_entropy(torch.func.functional_call(net, named, (x,)), labels)
+        return -F.cross_entropy(net(torch.zeros(()), x, w), labels)
 
     return seconds_per_gradient(log_density, w, repeats=3) / len(x)

@@ -4,21 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
+from psdenets.config import Config
 from psdenets.errors import BadInput
 from psdenets.models.hmc.diagnostics import Cost, cost_of, seconds_per_gradient
-from psdenets.models.hmc.hamiltonian import Chain, nothing, sample_chain
+from psdenets.models.hmc.hamiltonian import Chain, sample_chain
 from psdenets.models.hmc.model import HMC
 from psdenets.runs.files import atomically, read_json, write_json
 from psdenets.seeds import generator, seed_of
-
-if TYPE_CHECKING:
-    from psdenets.config import Config
 
 
 def estimate(model: HMC, x: Tensor, labels: Tensor, images: int) -> Cost:
@@ -28,7 +26,7 @@ def estimate(model: HMC, x: Tensor, labels: Tensor, images: int) -> Cost:
 
 
 def run_chains(
-    model: HMC, x: Tensor, labels: Tensor, folder: Path, after_draw: Callable[[], None] = nothing
+    model: HMC, x: Tensor, labels: Tensor, folder: Path, after_draw: Callable[[], None] = lambda: None
 ) -> list[Chain]:
     """All chains of a run. Chains found in `folder` are loaded; the others are sampled and saved there once complete.
 
@@ -41,19 +39,10 @@ def run_chains(
     for k in range(hmc.chains):
         path, origin = folder / f"chain-{k}.safetensors", _origin(c, k, len(x))
         if not path.exists():
-            w0 = hmc.prior_std * torch.randn(
-                model.network.size, generator=generator(c.seed, "chain-start", k), dtype=torch.float64
-            )
-            seed = seed_of(c.seed, "chain", k)
-            chain = sample_chain(
-                log_density,
-                w0,
-                warmup=hmc.warmup,
-                draws=hmc.draws,
-                leapfrog=hmc.leapfrog,
-                seed=seed,
-                after_draw=after_draw,
-            )
+            g, seed = generator(c.seed, "chain-start", k), seed_of(c.seed, "chain", k)
+            w0 = hmc.prior_std * torch.randn(model.network.size, generator=g, dtype=torch.float64)
+            lengths = {"warmup": hmc.warmup, "draws": hmc.draws, "leapfrog": hmc.leapfrog}
+            chain = sample_chain(log_density, w0, **lengths, seed=seed, after_draw=after_draw)
             _save_chain(path, chain, origin)
         chains.append(_load_chain(path, origin))
     return chains
@@ -68,10 +57,8 @@ def _origin(config: Config, k: int, images: int) -> dict[str, Any]:
 
 def _save_chain(path: Path, chain: Chain, origin: dict[str, Any]) -> None:
     """Save the draws as safetensors and the rest as JSON. Draws are written last, so a chain with draws is complete."""
-    values = chain._asdict()
-    draws = values.pop("draws")
-    write_json(path.with_suffix(".json"), {**values, "origin": origin})
-    atomically(path, lambda temporary: save_file({"draws": draws}, temporary))
+    write_json(path.with_suffix(".json"), {**chain.statistics(), "origin": origin})
+    atomically(path, lambda temporary: save_file({"draws": chain.draws}, temporary))
 
 
 def _load_chain(path: Path, origin: dict[str, Any]) -> Chain:

@@ -11,11 +11,11 @@ from psdenets.data import load_splits
 from psdenets.errors import BadInput
 from psdenets.models.laplace import fitted, laplace_torch, resnet_in
 from psdenets.models.point import resnet
-from psdenets.options.systems import Resnet32Options
 from psdenets.runs.directory import RunDir
 from psdenets.runs.files import read_json, read_lines, write_lines
 from psdenets.runs.loading import load, read_config
 from psdenets.runs.results import History, write_results
+from psdenets.systems import SYSTEMS
 from psdenets.training.session import begin, descend, device_of
 
 # Options that are not taken from the run of --laplace-of.
@@ -40,7 +40,7 @@ def approximate(config: Config, run: RunDir) -> int:
     source = Path(config.system.laplace.laplace_of)
     own = bool(config.references)  # the user refers to their own code
     trained, _ = read_config(source, own)
-    if not isinstance(trained.system, Resnet32Options):
+    if SYSTEMS[trained.model] is not SYSTEMS["resnet32"]:
         raise BadInput(
             f"expected a run of --model resnet32, whose last layer is linear and whose weights are numbers, "
             f"got {source} of --model {trained.model}"

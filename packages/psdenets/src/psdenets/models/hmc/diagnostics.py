@@ -15,15 +15,13 @@ import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
 from psdenets.errors import BadInput
-
-if TYPE_CHECKING:
-    from psdenets.options.baselines import HmcOptions
+from psdenets.options.baselines import HmcOptions
 
 _TWO_HOURS = 7200.0
 _NUMBERS_AT_ONCE = 2**22  # 32 MB: pyro's effective sample size stores (draws / 2)^2 numbers per quantity

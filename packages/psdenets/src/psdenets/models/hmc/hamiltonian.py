@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -22,10 +22,6 @@ from psdenets.models.hmc.diagnostics import pyro_module
 LogDensity = Callable[[Tensor], Tensor]
 
 _TARGET_ACCEPT = 0.8
-
-
-def nothing() -> None:
-    """Do nothing: the default of `after_draw`."""
 
 
 class Chain(NamedTuple):
@@ -41,6 +37,10 @@ class Chain(NamedTuple):
     gradients: int
     seconds: float
 
+    def statistics(self) -> dict[str, Any]:
+        """Everything except the draws."""
+        return {name: value for name, value in self._asdict().items() if name != "draws"}
+
 
 def sample_chain(
     log_density: LogDensity,
@@ -50,7 +50,7 @@ def sample_chain(
     draws: int,
     leapfrog: int,
     seed: int,
-    after_draw: Callable[[], None] = nothing,
+    after_draw: Callable[[], None] = lambda: None,
 ) -> Chain:
     """Sample one HMC chain from a density on R^d, starting at w0; step size and M adapt during warm-up.
 

@@ -13,20 +13,18 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple, final
+from typing import NamedTuple, final
 
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from psdenets.config import Config
+from psdenets.data.spec import ImageSpec
 from psdenets.errors import BadInput
 from psdenets.models.base import ImageClassifier
 from psdenets.models.hmc.diagnostics import Mixing, mixing
 from psdenets.models.hmc.hamiltonian import Chain, LogDensity
-
-if TYPE_CHECKING:
-    from psdenets.config import Config
-    from psdenets.data.spec import ImageSpec
 
 
 class Layers(NamedTuple):
@@ -129,7 +127,6 @@ class HMC(ImageClassifier):
         return Draws(torch.stack([self.draws[chain, t] for chain, t in pairs]))
 
     def logits(self, x: Tensor, weights: Draws) -> Tensor:
-        """Images (N, C, H, W) in [0, 1] -> logits (S, N, classes)."""
         return self.network(weights.weights, self.features(x))
 
     def features(self, x: Tensor) -> Tensor:
@@ -137,7 +134,6 @@ class HMC(ImageClassifier):
         return self.normalised(x.to(self.draws.dtype)).flatten(1).mT.contiguous().mT
 
     def parameter_counts(self) -> dict[str, int]:
-        """Number of weights of one draw."""
         return {"weights": self.network.size}
 
     def log_density(self, x: Tensor, labels: Tensor) -> LogDensity:

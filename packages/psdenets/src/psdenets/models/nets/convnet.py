@@ -5,18 +5,16 @@ scales of  [conv 3x3, relu] ... pool 2x2  ->  W h + b,     channels double from 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, final
+from typing import final
 
 from torch import Tensor, nn
 
+from psdenets.config import Config
+from psdenets.data.spec import ImageSpec
 from psdenets.errors import BadInput
 from psdenets.models.likelihoods import outputs_of
 from psdenets.nn.fast.layout import channels_last
 from psdenets.seeds import seeded
-
-if TYPE_CHECKING:
-    from psdenets.config import Config
-    from psdenets.data.spec import ImageSpec
 
 
 @final

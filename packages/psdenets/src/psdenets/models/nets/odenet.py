@@ -6,23 +6,21 @@ HyperODENet    dh = f_h(t, h; w_t) dt       dw = f_q(t, w) dt, the PSDE-BNN with
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, cast, final
+from typing import cast, final
 
 import torch
 from torch import Tensor, nn
 from torchdiffeq import odeint
 
+from psdenets.config import Config
+from psdenets.data.spec import ImageSpec
 from psdenets.models.likelihoods import outputs_of
 from psdenets.models.psde import Classifier
 from psdenets.nn.fast.layout import channels_last, gradient_channels_last
 from psdenets.nn.hidden_drifts import hidden_drift
 from psdenets.nn.scales import block_shapes, first_of_scales, lifted, space_to_depth
+from psdenets.options.network import FlowOptions
 from psdenets.seeds import generator, seeded
-
-if TYPE_CHECKING:
-    from psdenets.config import Config
-    from psdenets.data.spec import ImageSpec
-    from psdenets.options.network import FlowOptions
 
 
 @final

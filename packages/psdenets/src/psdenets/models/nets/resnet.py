@@ -8,18 +8,16 @@ pads with zero channels, so shortcuts have no weights. With 5-5-5 blocks there a
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, final
+from typing import final
 
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from psdenets.config import Config
+from psdenets.data.spec import ImageSpec
 from psdenets.models.likelihoods import outputs_of
 from psdenets.nn.fast.layout import channels_last
 from psdenets.seeds import seeded
-
-if TYPE_CHECKING:
-    from psdenets.config import Config
-    from psdenets.data.spec import ImageSpec
 
 _GROUPED = 8  # channels per group in group normalisation
 
