@@ -138,7 +138,7 @@ def run_of(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
 
 @pytest.fixture(scope="session")
 def small_resnet(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A finished ResNet on the digits."""
+    """A finished run of a ResNet on the digits."""
     from psdenets.train import main
 
     path = tmp_path_factory.mktemp("runs") / "resnet"

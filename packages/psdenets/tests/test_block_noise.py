@@ -45,7 +45,7 @@ def test_noise_of_different_blocks_is_independent(model):
         assert abs(r) < 5 / n**0.5  # n independent pairs of normals: fails by chance once in 1,700,000 times
     assert not (noises[0] == noises[1]).any()
     for noise in noises:
-        # the formula for dB is right: 5 standard errors of a variance of 1
+        # checks the formula for dB: the variance is 1 within 5 standard errors
         assert noise.var().item() == pytest.approx(1, abs=5 * (2 / noise.numel()) ** 0.5)
 
 

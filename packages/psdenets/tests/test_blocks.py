@@ -18,7 +18,7 @@ def weights_in(name, channels, width):
 @pytest.mark.parametrize(
     ("channels", "width", "d_w"), [(1, 32, 19_978), (3, 64, 79_134), (12, 64, 89_592), (48, 64, 131_424)]
 )
-def test_the_papers_block_has_the_papers_number_of_weights(channels, width, d_w):
+def test_the_strided_block_has_the_number_of_weights_in_the_paper(channels, width, d_w):
     assert weights_in("strided", channels, width) == d_w
 
 
@@ -67,7 +67,7 @@ def test_space_to_depth_puts_each_square_of_pixels_into_channels():
 
 
 @pytest.mark.parametrize("shape", [(2, 3, 4, 6), (1, 1, 2, 2), (5, 12, 8, 8)])
-def test_space_to_depth_is_undone_by_its_inverse(shape):
+def test_depth_to_space_is_the_inverse_of_space_to_depth(shape):
     h = torch.randn(shape, generator=torch.Generator().manual_seed(0))
     assert torch.equal(depth_to_space(space_to_depth(h)), h)
     if shape[1] % 4 == 0:

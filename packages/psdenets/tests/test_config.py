@@ -114,7 +114,7 @@ def test_parsing_a_command_line_does_not_add_aliases_to_the_options():
     assert "f_h" not in known_options()
 
 
-def test_help_on_config_documents_every_option():
+def test_pydoc_of_config_documents_every_option():
     text = pydoc.render_doc(Config)
     for name, option in known_options().items():
         assert f" {name}: {option.text}" in text, name

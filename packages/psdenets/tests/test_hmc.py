@@ -221,7 +221,7 @@ def test_a_chain_without_warmup_still_moves():
 
 
 def test_rhat_is_1_for_independent_draws_and_large_for_separate_chains():
-    """With 8 halves of 500 draws, R-hat - 1 is about (chi^2_7 / 7 - 1) / 1000: above 0.02 with chance 2e-28."""
+    """With 8 halves of 500 draws, R-hat - 1 is about (chi^2_7 / 7 - 1) / 1000: above 0.02 with probability 2e-28."""
     values = normal(4, 1000, 3)
     assert (split_rhat(values) - 1).abs().max() < 0.02
     assert split_rhat(values + 3 * torch.arange(4)[:, None, None]).min() > 1.5

@@ -74,7 +74,7 @@ def test_time_map_differs_at_the_borders_where_padding_cuts_the_kernel():
 
 
 @pytest.mark.parametrize("layer", [TimedConv(2, 3), TimedConv(2, 3, 3, 2)])
-def test_gradients_reach_state_time_and_weights(layer):
+def test_gradients_of_state_time_and_weights_agree_with_finite_differences(layer):
     layer = layer.double()
     names = ("weight", "time_weight", "bias")
 

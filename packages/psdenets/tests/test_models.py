@@ -111,7 +111,7 @@ def test_order_determines_which_end_of_depth_is_noisy():
     assert path.w[:, 1].std(0).min() > 0
 
 
-def test_ratio_is_of_depth_and_share_is_of_weights():
+def test_ratio_refers_to_depth_and_share_to_weights():
     """The published code used one number for both."""
     cut = cuts_of(Config(cut="both", ratio=0.2, share=0.7))[0]
     assert (cut.t1, cut.t2, cut.stochastic) == (0.8, 1.0, 0.7)

@@ -65,7 +65,7 @@ def test_convnet_refuses_images_too_small_for_its_scales():
 # torchdiffeq's rk4 is the 3/8 rule, ours the classical one: the same order, but a different scheme
 @pytest.mark.parametrize(("method", "atol"), [("euler", 1e-12), ("midpoint", 1e-12), ("rk4", 1e-5)])
 def test_odenet_equals_the_deterministic_psde_with_constant_weights(method, atol):
-    """With theta = 0 and an untrained f_q, whose last layer is zero, dw = 0: the same network in two solvers."""
+    """With theta = 0 and an untrained f_q, whose last layer is zero, dw = 0: the same network, solved in two ways."""
     shared = {"blocks": "1-1", "width": 6, "steps": 4, "hidden_method": method, "gain": 2.0}
     ode = odenet_of(config_of("odenet", **shared), DIGITS).double()
     psde = build(Config(cut="none", theta=0.0, **shared)).double()

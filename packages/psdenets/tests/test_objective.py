@@ -1,4 +1,4 @@
-"""Factors of the loss: 2 kappa / n_train for the path KL, 1 / n_train for the head's KL; the NLL is a mean."""
+"""Factors of the loss: 2 kappa / n_train for the path KL, 1 / n_train for the head's KL; the NLL is a mean over images and samples."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def test_the_kl_of_the_head_has_the_weight_1_over_n_for_every_kappa(kappa):
     assert (with_head - without).item() == pytest.approx(7 / 10, rel=1e-6)  # float32; kappa / n would give 0.7 * kappa
 
 
-def test_kappa_one_half_is_the_exact_elbo():
+def test_with_kappa_one_half_the_loss_is_the_exact_negative_elbo():
     """n * loss = -E log p(D | w) + KL(q || p), with the KL of the path computed by hand."""
     model = build(Config(width=4, steps=4, drift="1-4-1", cut="full", head="meanfield")).double()
     g = torch.Generator().manual_seed(0)

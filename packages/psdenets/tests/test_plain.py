@@ -1,4 +1,4 @@
-"""PSDENETS_PLAIN=1 replaces every fast layer with PyTorch's own operations; results agree to rounding."""
+"""PSDENETS_PLAIN=1 replaces every fast layer with PyTorch's own operations; results agree up to rounding."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def logits_and_gradients(config):
 
 @pytest.mark.skipif(not enabled(), reason="fast layers are switched off")
 @pytest.mark.parametrize("config", CONFIGS, ids=lambda c: f"{c.system.flow.block}-{c.system.flow.activation}")
-def test_plain_and_fast_networks_agree_to_rounding(config, request):
+def test_plain_and_fast_networks_agree_up_to_rounding(config, request):
     logits, gradients, _ = logits_and_gradients(config)
     request.getfixturevalue("plain")
     plain_logits, plain_gradients, functions = logits_and_gradients(config)
