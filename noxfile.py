@@ -81,7 +81,7 @@ def types(session: nox.Session) -> None:
 
 @nox.session
 def deep(session: nox.Session) -> None:
-    """Test longer: hypothesis with 2,000 examples per property, and the statistical tests that take minutes."""
+    """Run the long tests too: 2,000 hypothesis examples per property, and statistical tests that take minutes."""
     install(session, *PACKAGES)
     session.install(*CONSTRAINTS, "torchmetrics>=1.4")
     session.run("pytest", *test_folders(*PACKAGES), *session.posargs, env={"HYPOTHESIS_PROFILE": "deep"})
@@ -124,7 +124,7 @@ def pictures(session: nox.Session) -> None:
 
 @nox.session
 def results(session: nox.Session) -> None:
-    """Write docs/RESULTS.md; `nox -s results -- --train --data-root DIR` first trains the missing runs, for hours."""
+    """Write docs/RESULTS.md; `nox -s results -- --train --data-root DIR` first trains missing runs (takes hours)."""
     install(session, "psdenets")
     session.run("python", "docs/results.py", *session.posargs)
 

@@ -93,7 +93,7 @@ def style_of(cell: pyte.screens.Char) -> str:
 
 def draw_screen(lines: list[Text], path: Path) -> None:
     """Write a terminal window as SVG."""
-    console = Console(record=True, width=COLUMNS, file=open(os.devnull, "w"))  # noqa: PTH123, SIM115 - ends with us
+    console = Console(record=True, width=COLUMNS, file=open(os.devnull, "w"))  # noqa: PTH123, SIM115 - closed at exit
     for line in lines:
         console.print(line)
     console.save_svg(str(path), title="python -m psdenets.train --cut vertical --out runs/first")

@@ -114,7 +114,7 @@ def systems() -> dict[str, Run]:
 
 
 def train(run: Run, folder: Path, data_root: str) -> None:
-    """Train and evaluate the run, unless it exists."""
+    """Train and evaluate the run, unless its results exist."""
     flags = shlex.split(run.flags.format(runs=folder.parent))
     call("psdenets.train", *flags, "--data-root", data_root, "--out", str(folder), "--resume")
     for ood in run.ood:

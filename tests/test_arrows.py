@@ -31,7 +31,7 @@ def modules(package):
 
 
 def imports(tree, *, types=True):
-    """Names imported anywhere in a module, inside functions too; `types=False` omits those only for type checkers."""
+    """Names imported anywhere in a module, inside functions too; `types=False` omits imports that only type checkers see."""
     for node in ast.iter_child_nodes(tree):
         if not types and isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING":
             continue
@@ -72,7 +72,7 @@ def against_the_arrows(arrows):
 
 
 def cycle(arrows):
-    """Modules that import each other in a circle, or []."""
+    """The modules of a circular import; [] if there are no circular imports."""
     try:
         TopologicalSorter(arrows).prepare()
     except CycleError as error:
@@ -81,7 +81,7 @@ def cycle(arrows):
 
 
 @pytest.mark.parametrize("package", MAY_IMPORT)
-def test_a_package_imports_only_what_it_may(package):
+def test_a_package_imports_only_allowed_packages(package):
     found = {name.partition(".")[0] for tree in modules(package).values() for name in imports(tree)}
     assert found & NAMES - {package} <= MAY_IMPORT[package]
 
@@ -91,13 +91,13 @@ def test_rooms_of_psdenets_import_only_from_earlier_rooms():
 
 
 @pytest.mark.parametrize("package", MAY_IMPORT)
-def test_modules_do_not_import_each_other_in_a_circle(package):
+def test_there_are_no_circular_imports(package):
     arrows = graph(modules(package), types=False)
     del arrows[package]  # the public interface imports everything
     assert cycle({name: targets - {package} for name, targets in arrows.items()}) == []
 
 
-def test_fused_solvers_are_reached_only_through_the_registry_of_solvers():
+def test_fused_solvers_are_imported_only_by_the_registry_of_solvers():
     importers = {
         module
         for package in MAY_IMPORT

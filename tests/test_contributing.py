@@ -14,7 +14,7 @@ NAMED = re.findall(r"`((?:sdeweights|bnneval|psdenets|theory)/[\w/.]*)`", TEXT)
 
 
 def names(package):
-    """Files and folders in the map of a package: what stands before two spaces."""
+    """Files and folders in the map of a package: the words of each line before the first two spaces."""
     return [name for line in MAPS[package] for name in re.split(r"  +", line.strip())[0].split()]
 
 

@@ -64,7 +64,7 @@ def test_a_row_holds_if_its_figure_is_within_its_bound(figure, most, least, hold
 def test_a_ratio_is_the_median_of_the_ratios_of_neighbouring_runs():
     timing = load(BENCHMARKS / "timing.py")
     calm = [("a", 2.0), ("b", 1.0), ("c", 7.0)]
-    busy = [("c", 9.0), ("b", 10.0), ("a", 20.0)]  # both ten times slower for a while
+    busy = [("c", 9.0), ("b", 10.0), ("a", 20.0)]  # both are ten times slower for a while
     odd = [("a", 90.0), ("b", 1.0), ("c", 7.0)]
     assert timing.ratio([calm, busy, odd], "a", "b") == 2.0
     assert timing.median([calm, busy, odd], "a") == 20.0
@@ -84,7 +84,7 @@ def test_contenders_are_interleaved_and_the_order_alternates():
 
 
 def test_the_time_of_child_processes_is_counted(monkeypatch):
-    """A clock of this process's CPU time would count none of it."""
+    """The CPU time of this process would not include it."""
     torch = pytest.importorskip("torch")
     monkeypatch.setattr(torch, "get_num_threads", lambda: 1)
     monkeypatch.syspath_prepend(str(BENCHMARKS))

@@ -1,4 +1,4 @@
-"""tools/plain_english.py finds each habit that it names, and no plain sentence."""
+"""tools/plain_english.py finds every phrase that it should report and accepts plain sentences."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ PLAIN = [
 
 
 @pytest.mark.parametrize("sentence", BAD)
-def test_a_habit_is_found_in_prose_of_every_kind(tool, sentence):
+def test_a_phrase_to_avoid_is_found_in_all_kinds_of_prose(tool, sentence):
     assert list(tool.findings("a.md", f"# Title\n\nText {sentence}.\n"))
     assert list(tool.findings("a.py", f'"""Text {sentence}."""\n'))
     assert list(tool.findings("a.py", f'raise ValueError(f"{{x}} " """{sentence} {{x}}""")\n'))
@@ -54,23 +54,23 @@ def test_a_plain_sentence_passes(tool, sentence):
     assert not list(tool.findings("a.py", f'"""Text {sentence}."""\n# {sentence}\n'))
 
 
-def test_code_is_not_prose_but_the_names_of_tests_are(tool):
+def test_names_of_tests_are_checked_but_other_code_is_not(tool):
     assert not list(tool.findings("a.py", 'beside = d["beside"]\nmended = anew(beside)\n'))
     (found,) = tool.findings("a.py", "x = 1\n\ndef test_numbers_stand_beside_each_other(): ...\n")
     assert found == "a.py:3: beside -> next to, with, besides"
 
 
-def test_the_line_is_that_of_the_phrase(tool):
+def test_the_reported_line_is_that_of_the_phrase(tool):
     (found,) = tool.findings("a.py", '"""One.\n\nTwo goes forth\nand back.\n"""\n')
     assert found.startswith("a.py:3: goes forth and back -> ")
 
 
-def test_a_phrase_may_cross_a_line_but_not_a_paragraph(tool):
+def test_a_phrase_is_found_across_lines_but_not_across_paragraphs(tool):
     assert list(tool.findings("a.md", "Order of steps\n  a block\n"))
     assert not list(tool.findings("a.md", "## Order of the weights\n\nA block has\n"))
 
 
-def test_the_exit_status_says_whether_anything_was_found(tool, tmp_path, capsys):
+def test_the_exit_status_is_1_if_a_phrase_was_found_and_0_otherwise(tool, tmp_path, capsys):
     good, bad = tmp_path / "good.md", tmp_path / "bad.md"
     good.write_text("Forward and backward.\n")
     bad.write_text("Forth and back.\n")

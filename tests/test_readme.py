@@ -17,7 +17,7 @@ COMMANDS = [line for block in re.findall(r"```console\n(.*?)```", README, re.DOT
 QUICK = "--epochs 1 --limit-train 64 --limit-test 40 --test-samples 1"
 
 
-def test_one_example_for_each_package():
+def test_there_is_an_example_for_each_package():
     for package in ("sdeweights", "psdenets", "bnneval"):
         assert any(f"from {package} import" in example for example in EXAMPLES)
     assert any("python -m theory" in command for command in COMMANDS)
@@ -38,7 +38,7 @@ def test_the_commands_run_in_order(tmp_path):
         subprocess.run([sys.executable, *arguments, *quick], check=True, cwd=tmp_path)
 
 
-def test_the_two_commands_are_the_ones_ci_runs():
+def test_the_readme_shows_the_command_that_ci_runs():
     (block,) = re.findall(r"```sh\n(.*?)```", README, re.DOTALL)
     _, train, test = block.splitlines()
     assert train.endswith("python -m psdenets.train --cut vertical")

@@ -40,13 +40,13 @@ def test_a_row_shows_the_metrics_of_its_run_and_its_verdict(tmp_path):
     cells = row_of("digits-none", tmp_path)
     assert cells[1:3] == [f"{metrics['accuracy']:.2%}", f"{metrics['ece']:.2%}"]
     assert f"{auroc:.4f}" in cells
-    assert cells[-1] == "**no**"  # an epoch of 64 images does not reach 97 %
+    assert cells[-1] == "**no**"  # one epoch of 64 images is not enough for 97 %
     (run / "metrics.json").write_text(json.dumps({**metrics, "accuracy": 0.99, "ece": 0.01, "seconds": 5.0}))
     assert row_of("digits-none", tmp_path)[-1] == "yes"
 
 
 @pytest.mark.parametrize(("mark", "warned"), [({"psdenets-format": str(FORMAT)}, False), (None, True)])
-def test_runs_of_an_earlier_format_are_said_to_be_so(tmp_path, mark, warned):
+def test_the_page_warns_about_runs_of_an_earlier_format(tmp_path, mark, warned):
     save_file({"w": torch.zeros(1)}, tmp_path / "model.safetensors", mark)
     assert ("Format of the runs: 1. psdenets now writes" in load().page(tmp_path)) is warned
 
@@ -55,14 +55,14 @@ def test_the_page_in_the_repository_has_the_generated_introduction():
     assert load().INTRODUCTION in (SCRIPT.parent / "RESULTS.md").read_text()
 
 
-def test_missing_runs_are_listed_by_command(tmp_path):
+def test_missing_runs_are_listed_with_their_commands(tmp_path):
     page = load().page(tmp_path)
     for name in load().RUNS.values():
         assert name.command in page
     assert "| `" not in page
 
 
-def test_every_row_is_a_valid_command():
+def test_every_row_has_a_valid_command():
     from psdenets import cli
 
     for run in load().RUNS.values():
@@ -70,7 +70,7 @@ def test_every_row_is_a_valid_command():
         assert cli.configure(cli.parse(arguments)).training.epochs >= 1
 
 
-def test_a_system_has_a_row_once_all_its_seeds_have_run(tmp_path):
+def test_a_system_gets_a_row_once_all_its_seeds_have_run(tmp_path):
     results = load()
     flags = "--model resnet32 --width 4 --epochs 1 --limit-train 64 --limit-test 40 --batch-size 32 --threads 1"
     values = []
@@ -87,7 +87,7 @@ def test_a_system_has_a_row_once_all_its_seeds_have_run(tmp_path):
     assert "`python -m psdenets.train --model resnet32 --seed K`" in cells
 
 
-def test_every_system_is_a_valid_command(tmp_path):
+def test_every_system_has_a_valid_command(tmp_path):
     from psdenets import cli
 
     (tmp_path / "metrics.json").write_text('{"seconds": 3.0}')

@@ -147,7 +147,7 @@ def training_step(workload: Workload) -> Callable[[], None]:
 
 
 def _keep_freed_memory() -> None:
-    """What training does first; the module has moved."""
+    """Configure the allocator as training does. The module has been moved, so both names are tried."""
     for name in ALLOCATORS:
         try:
             module = importlib.import_module(name)

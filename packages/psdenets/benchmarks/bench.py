@@ -40,7 +40,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--parts", nargs="+", choices=list(PARTS), default=list(PARTS))
     parser.add_argument("--threads", type=int, default=1)
-    parser.add_argument("--json", type=Path, help="rewritten after every figure; other parts in it are kept")
+    parser.add_argument("--json", type=Path, help="file updated after every figure; other parts in it are kept")
     parser.add_argument("--quick", action="store_true", help="small batches, few rounds: check that everything runs")
     parser.add_argument("--give-memory-back", action="store_true", help="let glibc return freed memory to the system")
     args = parser.parse_args()

@@ -2,7 +2,7 @@
 
 floor         only the convolutions and activations, with constant weights, in plain PyTorch
 torchsde      one SDE for the joint state (h, w, kl) by `torchsde.sdeint` and by its adjoint; as it is usually written,
-              and with a channels-last layout by hand
+              and with a hand-written channels-last layout
 torchdiffeq   one ODE for the joint state (h, w) by `torchdiffeq.odeint`: a network without noise
 """
 
@@ -93,7 +93,7 @@ def floor_of(shape: Shape) -> Floor:
 
 
 def floor(net: Floor, h0: Tensor, steps: int) -> None:
-    """As many evaluations as ours, and the backward pass."""
+    """As many evaluations of f_h as `ours`, and the backward pass."""
     h = h0
     for _ in range(steps):
         h = h + net(h) * (1 / steps)
@@ -167,7 +167,7 @@ class Joint(nn.Module):
 
 
 def length(steps: int) -> float:
-    """Step length for torchsde. It sums steps in float32, and with exactly 1 / steps it would take one step more."""
+    """Step length for torchsde. It sums steps in float32, and with exactly 1 / steps it would take an extra step."""
     return (1 + 1e-6) / steps
 
 

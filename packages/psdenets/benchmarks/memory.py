@@ -26,7 +26,7 @@ GRADIENTS = (("backprop", "euler"), ("checkpoint", "euler"), ("adjoint", "revers
 
 
 def measure(*, quick: bool) -> Iterator[Row]:
-    """Compared with torchsde, as a function of steps, and the largest batch in 2 GB."""
+    """Memory compared with torchsde, and as a function of the steps; the largest batch that fits in 2 GB."""
     for shape in ("mnist", "cifar10-1"):
         batch = 4 if quick else 128
         where = f"{shape}, batch {batch}, the paper's steps"
@@ -45,7 +45,7 @@ def measure(*, quick: bool) -> Iterator[Row]:
 
 
 def against_steps(steps: tuple[int, ...], batch: int, bound: float | None) -> Iterator[Row]:
-    """Memory of the whole process, PyTorch included. The weight path grows: it has a point for every step."""
+    """Memory of the whole process, PyTorch included. The weight path has one point per step, so it grows."""
     for gradient, method in GRADIENTS:
         images = batch // 4 if gradient == "backprop" else batch
         where = f"mnist, batch {images}, {gradient} with {method}, whole process"
@@ -97,7 +97,7 @@ def in_another_process(words: list[str]) -> tuple[float, float]:
 
 
 def predict_in_this_process(scope: str, batch: int, samples: int) -> None:
-    """Print the resident sizes before and at the highest point."""
+    """Print the resident sizes before the prediction and at the highest point."""
     import torch
 
     from psdenets import build, preset
@@ -110,7 +110,7 @@ def predict_in_this_process(scope: str, batch: int, samples: int) -> None:
 
 
 def in_this_process(who: str, shape_name: str, batch: int, steps: int, gradient: str, method: str) -> None:
-    """Print the resident sizes before and at the highest point."""
+    """Print the resident sizes before the step and at the highest point."""
     from contenders import SHAPES, Joint, block, images, ours, ours_in_pieces, torchsde_way
 
     from psdenets import ImageSpec, preset

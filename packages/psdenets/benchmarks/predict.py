@@ -34,7 +34,7 @@ def measure(*, quick: bool) -> Iterator[Row]:
 def against_passes(
     where: str, model: ImageClassifier, batch: int, rounds: int, least: dict[int, float], torchsde: float | None = None
 ) -> Iterator[Row]:
-    """One prediction with S samples against S predictions with one."""
+    """One prediction with S samples compared with S predictions with one sample."""
     spec = model.spec
     x = torch.rand(batch, spec.channels, spec.height, spec.width, generator=seeded(0))
     runs: dict[str, Callable[[], object]] = {
@@ -71,7 +71,7 @@ def ten_passes_of_torchsde(batch: int) -> Callable[[], None]:
 
 
 def loop_or_vmap(rounds: int) -> Iterator[Row]:
-    """Ten samples by `torch.vmap`, which turns them into grouped convolutions, against a loop."""
+    """Ten samples by `torch.vmap`, which turns them into grouped convolutions, compared with a loop."""
     shape = SHAPES["mnist"]
     deep = block(shape, steps=6)
     path = deep.draw(10, seeded(0))
@@ -88,5 +88,5 @@ def loop_or_vmap(rounds: int) -> Iterator[Row]:
 
 
 def seeded(seed: int) -> torch.Generator:
-    """A generator."""
+    """A generator with this seed."""
     return torch.Generator().manual_seed(seed)

@@ -31,7 +31,7 @@ REST = "everything else: additions, assembling gradients of weights, the graph"
 
 
 def measure(*, quick: bool) -> Iterator[Row]:
-    """The floor and ours."""
+    """Profiles of the floor and of our block."""
     for name in SHAPES:
         shape = SHAPES[name]
         h0, deep = images(shape, 4 if quick else 32), block(shape)

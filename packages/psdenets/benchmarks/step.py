@@ -11,7 +11,7 @@ from rows import Row
 from timing import fastest, interleaved, median, ratio
 
 CUTS = ("sde-bnn", "none", "ode-first", "horizontal", "both", "sde-first", "fix-w2")  # the first four at large batches
-# Those compared are neighbours: the floor next to every cut, other libraries next to the fully stochastic network.
+# Contenders to be compared run consecutively: the floor with every cut, other libraries with the fully stochastic one.
 ORDER = (
     *("torchdiffeq", "ours, none", "ours, sde-bnn", "floor", "ours, horizontal", "ours, sde-bnn"),
     *("torchsde", "ours, sde-bnn, compiled", "floor", "ours, ode-first", "ours, both", "floor"),

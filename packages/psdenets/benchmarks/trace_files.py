@@ -1,4 +1,4 @@
-"""Count how often execution changes file: how far a reader has to jump to follow one operation.
+"""Count how often execution changes file: a measure of how hard one operation is to follow in the source.
 
     python trace_files.py [--json]      prints three counts and their bounds; exit status 1 if a bound is exceeded
 

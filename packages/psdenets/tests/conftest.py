@@ -14,7 +14,7 @@ settings.register_profile("ordinary", derandomize=True, deadline=None, max_examp
 settings.register_profile("deep", deadline=None, max_examples=2000)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ordinary"))
 
-# A run of seconds: 4 x 4 pixels after the squeeze, few channels, few images.
+# Flags of a run that takes seconds: 4 x 4 pixels after the squeeze, few channels, few images.
 SMALL = [
     "--width",
     "4",
@@ -47,7 +47,7 @@ def one_thread():
 
 @pytest.fixture
 def plain(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Everything built in this test is plain, as with PSDENETS_PLAIN=1."""
+    """Build plain layers in this test, as with PSDENETS_PLAIN=1."""
     from psdenets.nn.fast.switch import enabled
 
     monkeypatch.setenv("PSDENETS_PLAIN", "1")
@@ -59,7 +59,7 @@ def plain(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 @pytest.fixture
 def command() -> Callable[..., subprocess.CompletedProcess[str]]:
-    """Run `python -m psdenets.NAME ...` as a person would."""
+    """A function that runs `python -m psdenets.NAME ...` in a new process."""
 
     def run(name: str, *args: object, cwd: Path | None = None, **env: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
@@ -72,7 +72,7 @@ def command() -> Callable[..., subprocess.CompletedProcess[str]]:
 
 @pytest.fixture(scope="session")
 def small_run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """A finished run on the digits. Tests share it: one that changed it would make others depend on their order."""
+    """A finished run on the digits, shared by all tests. The fixture fails if a test has modified its files."""
     from psdenets.train import main
 
     path = tmp_path_factory.mktemp("runs") / "small"
@@ -86,7 +86,7 @@ def _contents(path: Path) -> dict[str, bytes]:
     return {str(file.relative_to(path)): file.read_bytes() for file in path.rglob("*") if file.is_file()}
 
 
-# What every system of Table 1 needs for a run of seconds.
+# Flags of a run that takes seconds, for every system of Table 1.
 BRIEF = ["--limit-train", "96", "--limit-test", "40", "--threads", "1"]
 BRIEF_DESCENT = [*BRIEF, "--width", "4", "--batch-size", "16", "--epochs", "2"]
 
@@ -106,7 +106,7 @@ OWN_FLAGS = {
 
 
 def needs(model: str) -> None:
-    """Skip where an extra is not installed."""
+    """Skip the test if an extra that the model needs is not installed."""
     if model == "hmc":
         pytest.importorskip("pyro")
     if model == "resnet32-laplace":
@@ -118,7 +118,7 @@ def needs(model: str) -> None:
 
 @pytest.fixture(scope="session")
 def run_of(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
-    """A finished run of any system, trained once."""
+    """A function that returns a finished run of a system; each system is trained only once."""
     from psdenets.train import main
 
     made: dict[str, Path] = {}
@@ -138,7 +138,7 @@ def run_of(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
 
 @pytest.fixture(scope="session")
 def small_resnet(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A finished ResNet on the digits."""
+    """A finished run of a ResNet on the digits."""
     from psdenets.train import main
 
     path = tmp_path_factory.mktemp("runs") / "resnet"
@@ -148,17 +148,17 @@ def small_resnet(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def brief() -> list[str]:
-    """Flags of a run of seconds for any system."""
+    """Flags of a run that takes seconds, for any system."""
     return list(BRIEF)
 
 
 @pytest.fixture
 def brief_descent() -> list[str]:
-    """Flags of a run of seconds for a system trained by Adam."""
+    """Flags of a run that takes seconds, for a system trained by Adam."""
     return list(BRIEF_DESCENT)
 
 
 @pytest.fixture
 def small() -> list[str]:
-    """Flags of a run that takes seconds."""
+    """Flags of a PSDE-BNN run that takes seconds."""
     return list(SMALL)

@@ -1,4 +1,4 @@
-"""activation(x + m) against PyTorch's own operations: values, gradients, extremes, transformations."""
+"""activation(x + m) compared with PyTorch's own operations: values, gradients, extreme inputs, vmap, memory layout."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def pair(seed, *, last=True, scale=3.0, dtype=torch.float64):
 
 @pytest.mark.parametrize("last", [True, False])
 @pytest.mark.parametrize("name", ALL)
-def test_values_and_gradients_are_those_of_the_plain_operations(name, last):
+def test_values_and_gradients_match_the_plain_operations(name, last):
     x, m = pair(0, last=last)
     upstream = torch.randn(x.shape, generator=torch.Generator().manual_seed(1), **t64)
     found, expected = add_map(ALL[name])(x, m), x + m if name == "none" else ALL[name](x + m)
@@ -51,8 +51,11 @@ def test_first_and_second_derivatives_agree_with_finite_differences(name):
     assert torch.autograd.gradgradcheck(add_map(ALL[name]), (x, m))
 
 
-def test_first_and_second_derivatives_of_softplus_are_those_of_the_logistic_function():
-    """The gradient has one formula with a graph and one without; a check of one against itself misses the other."""
+def test_derivatives_of_softplus_are_the_logistic_function_and_its_derivative():
+    """The gradient has one formula if a graph is recorded and another if not.
+
+    `gradcheck` tests only the second, and `gradgradcheck` compares the first only with itself.
+    """
     x, m = pair(4)
     s = torch.sigmoid(x + m)
     (first,) = torch.autograd.grad(softplus(x, m).sum(), x, create_graph=True)
@@ -62,7 +65,7 @@ def test_first_and_second_derivatives_of_softplus_are_those_of_the_logistic_func
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_softplus_of_any_finite_number_is_finite_and_right(dtype):
+def test_softplus_of_extreme_finite_numbers_is_finite_and_correct(dtype):
     extremes = torch.tensor([-1e30, -1000, -50, 0, 50, 88, 89, 1000, 1e30], dtype=dtype)
     x = extremes.view(1, 1, 3, 3).clone().requires_grad_()
     y = softplus(x, torch.zeros(1, 3, 3, dtype=dtype))
@@ -73,7 +76,7 @@ def test_softplus_of_any_finite_number_is_finite_and_right(dtype):
     assert y.flatten()[-1].item() == extremes[-1].item()
 
 
-def test_softplus_in_float32_is_within_one_rounding_of_one():
+def test_softplus_in_float32_is_accurate_to_two_machine_epsilons():
     z = torch.linspace(-20, 20, 4001).view(1, 1, 1, -1)
     exact = F.softplus(z.double())
     error = (softplus(z, torch.zeros(1, 1, 4001)).double() - exact).abs() / exact.clamp(min=1)
@@ -82,7 +85,7 @@ def test_softplus_in_float32_is_within_one_rounding_of_one():
 
 @pytest.mark.parametrize("name", WITH_OWN_GRADIENT)
 @pytest.mark.parametrize("in_dims", [(0, 0), (0, None), (None, 0), (2, 1)])
-def test_vmap_is_a_loop(name, in_dims):
+def test_vmap_equals_a_loop(name, in_dims):
     g = torch.Generator().manual_seed(2)
     shapes = ((5, 3, 4, 6), (3, 4, 6))
     args = [
@@ -97,7 +100,7 @@ def test_vmap_is_a_loop(name, in_dims):
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
-def test_softplus_in_half_precision_is_that_of_pytorch(dtype):
+def test_softplus_in_half_precision_equals_that_of_pytorch(dtype):
     z = torch.linspace(-8, 8, 64).to(dtype).view(1, 1, 8, 8)
     assert torch.equal(softplus(z, torch.zeros(1, 8, 8, dtype=dtype)), F.softplus(z))
 

@@ -1,4 +1,4 @@
-"""`--gradient adjoint`: exact gradients, and schemes that cannot give them are refused."""
+"""`--gradient adjoint` computes exact gradients; schemes for which it could not are refused."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from psdenets.train import main
 
 
 @pytest.mark.parametrize("method", ["euler", "midpoint", "rk4"])
-def test_a_scheme_that_cannot_go_back_is_one_line_and_exit_status_2(method, tmp_path, capsys):
+def test_a_scheme_that_is_not_reversible_gives_a_one_line_error_and_exit_status_2(method, tmp_path, capsys):
     assert main(["--gradient", "adjoint", "--hidden-method", method, "--out", str(tmp_path / "r")]) == 2
     err = capsys.readouterr().err
     assert err.count("\n") == 1
@@ -30,7 +30,7 @@ def test_a_scheme_that_cannot_go_back_is_one_line_and_exit_status_2(method, tmp_
 @pytest.mark.parametrize(
     ("gradient", "method"), [("backprop", "euler"), ("checkpoint", "euler"), ("adjoint", "reversible_heun")]
 )
-def test_the_gradient_selects_the_scheme(gradient, method):
+def test_the_gradient_mode_selects_the_default_scheme(gradient, method):
     config = Config(gradient=gradient, width=4, drift="1-4-1")
     chosen = build(config)
     named = build(config.replace(hidden_method=method))
@@ -42,8 +42,8 @@ def test_the_gradient_selects_the_scheme(gradient, method):
 
 
 @pytest.mark.parametrize("steps", [6, 16])
-def test_w0_gradients_of_a_network_far_from_its_start_are_those_of_backprop(steps):
-    """Weights three times those at the start: with Euler's steps backward the error would be 20 % or more."""
+def test_adjoint_gradient_of_w0_equals_backprop_for_large_weights(steps):
+    """The weights are three times as large as by default. Reversing Euler steps would have an error of 20 % or more."""
     x, y = torch.rand(8, 1, 8, 8, generator=torch.Generator().manual_seed(0)).double(), torch.arange(8)
     grads = []
     for gradient in ("adjoint", "backprop"):
@@ -56,7 +56,7 @@ def test_w0_gradients_of_a_network_far_from_its_start_are_those_of_backprop(step
     assert ((grads[0] - grads[1]).norm() / grads[1].norm()).item() < 1e-12
 
 
-def test_a_run_trained_by_the_adjoint_predicts_the_same_when_it_is_loaded(tmp_path, small):
+def test_a_run_trained_with_the_adjoint_predicts_the_same_after_loading(tmp_path, small):
     assert main(["--gradient", "adjoint", "--out", str(tmp_path / "r"), *small]) == 0
     model = load(tmp_path / "r")
     predictions = predict(model, load_splits(model.config).test, 2, generator(model.config.seed, "final"))
@@ -64,14 +64,14 @@ def test_a_run_trained_by_the_adjoint_predicts_the_same_when_it_is_loaded(tmp_pa
         np.testing.assert_allclose(predictions.probs, archive["probs"], rtol=0, atol=1e-12)
 
 
-def test_a_run_of_an_earlier_version_with_euler_under_the_adjoint_still_loads(small_run, tmp_path):
+def test_a_run_of_an_earlier_version_with_euler_and_the_adjoint_still_loads_and_resumes(small_run, tmp_path):
     run = shutil.copytree(small_run, tmp_path / "r")
     values = json.loads((run / "config.json").read_text())
     (run / "config.json").write_text(json.dumps({**values, "gradient": "adjoint", "hidden_method": "euler"}))
     x = torch.rand(2, 1, 8, 8, generator=torch.Generator().manual_seed(0))
     a, b = (load(path).predict_proba(x, 2, torch.Generator().manual_seed(0)) for path in (run, small_run))
     assert torch.equal(a, b)
-    for name in ("metrics.json", "model.safetensors"):  # as if it had been stopped before its end
+    for name in ("metrics.json", "model.safetensors"):  # as if it had been interrupted
         (run / name).unlink()
     assert main(["--resume", "--out", str(run)]) == 0
     assert load(run).config.system.process.gradient == "backprop"

@@ -1,4 +1,4 @@
-"""Every system of Table 1 through the same commands: train, evaluate, load, predict."""
+"""Every system of Table 1 works with the same commands: train, evaluate, load, predict."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ BASELINES = [name for name in SYSTEMS if name != "psde"]
 SAMPLES = {"resnet32": 1, "odenet": 1, "ensemble": 2, "hmc": 4}
 
 
-def test_the_names_are_those_of_table_1():
+def test_the_baselines_are_those_of_table_1():
     wanted = (
         "resnet32 odenet mfvi-resnet32 mfvi resnet32-laplace ensemble hmc mfvi-odenet mfvi-hyperodenet vbll sde-bnn"
     )
@@ -32,7 +32,7 @@ def test_the_names_are_those_of_table_1():
 
 
 @pytest.mark.parametrize("model", BASELINES)
-def test_a_system_trains_and_its_predictions_go_through_bnneval(model, run_of, capsys):
+def test_a_system_trains_and_bnneval_evaluates_its_predictions(model, run_of, capsys):
     path = run_of(model)
     metrics = json.loads((path / "metrics.json").read_text())
     with np.load(path / "predictions.npz") as archive:
@@ -54,7 +54,7 @@ def test_a_system_trains_and_its_predictions_go_through_bnneval(model, run_of, c
 
 
 @pytest.mark.parametrize("model", BASELINES)
-def test_a_system_loads_and_predicts_what_its_run_predicted(model, run_of):
+def test_a_loaded_system_reproduces_the_predictions_of_its_run(model, run_of):
     path = run_of(model)
     classifier = load(path)
     assert isinstance(classifier, ImageClassifier)
@@ -63,18 +63,18 @@ def test_a_system_loads_and_predicts_what_its_run_predicted(model, run_of):
     with torch.no_grad():
         logits = classifier.logits(x, classifier.draw(samples, generator(0, "final")))
     with np.load(path / "predictions.npz") as archive:
-        # the run predicted in the same batches: the same operations
+        # the run predicted in the same batches, so the operations are the same
         np.testing.assert_array_equal(logits.double().softmax(-1).numpy(), archive["probs"])
 
 
 @pytest.mark.parametrize("model", ["resnet32", "mfvi-odenet", "ensemble", "hmc", "resnet32-laplace"])
-def test_a_system_is_evaluated_on_foreign_images_and_classifies_files(model, run_of, tmp_path, capsys):
+def test_a_system_is_evaluated_on_out_of_distribution_images_and_classifies_files(model, run_of, tmp_path, capsys):
     path = run_of(model)
     assert evaluate([str(path), "--ood", "noise", "--limit-test", "20", "--out", str(tmp_path / "e")]) == 0
     metrics = json.loads((tmp_path / "e" / "metrics.json").read_text())["metrics"]
     assert 0 <= metrics["ood"]["auroc"] <= 1
     with np.load(tmp_path / "e" / "predictions.npz") as again, np.load(path / "predictions.npz") as first:
-        np.testing.assert_allclose(again["probs"], first["probs"][:, :20], rtol=0, atol=1e-6)  # all members, all draws
+        np.testing.assert_allclose(again["probs"], first["probs"][:, :20], rtol=0, atol=1e-6)  # all members and draws
     Image.fromarray(np.zeros((8, 8), np.uint8)).save(tmp_path / "black.png")
     capsys.readouterr()
     assert predict([str(path), str(tmp_path / "black.png"), "--samples", "2", "--json"]) == 0
@@ -82,14 +82,14 @@ def test_a_system_is_evaluated_on_foreign_images_and_classifies_files(model, run
     assert sum(row["probabilities"].values()) == pytest.approx(1)
 
 
-def test_an_ensemble_of_one_is_its_member(tmp_path, brief_descent):
+def test_an_ensemble_of_one_predicts_the_same_as_its_member(tmp_path, brief_descent):
     assert main(["--model", "ensemble", "--members", "1", "--out", str(tmp_path / "one"), *brief_descent]) == 0
     whole, member = ((tmp_path / place / "predictions.npz") for place in ("one", "one/members/0"))
     with np.load(whole) as a, np.load(member) as b:
         np.testing.assert_array_equal(a["probs"], b["probs"])
 
 
-def test_an_ensemble_averages_members_that_differ(run_of):
+def test_an_ensemble_stores_the_predictions_of_each_member_and_members_differ(run_of):
     path = run_of("ensemble")
     with np.load(path / "predictions.npz") as archive:
         probs = archive["probs"]
@@ -104,7 +104,7 @@ def test_an_ensemble_averages_members_that_differ(run_of):
 
 
 def test_an_ensemble_is_resumed_member_by_member(run_of, tmp_path):
-    """Killed in its second member: the first is not trained again, and the end has the bytes of the whole run."""
+    """If training is killed in the second member, the first is not trained again, and the weights are byte-identical."""
     whole, path = run_of("ensemble"), tmp_path / "cut"
     shutil.copytree(whole, path)
     for name in ("metrics.json", "model.safetensors", "predictions.npz", "members/1/metrics.json"):
@@ -118,7 +118,7 @@ def test_an_ensemble_is_resumed_member_by_member(run_of, tmp_path):
 
 
 def test_a_resnet_resumes_with_its_running_averages(tmp_path, brief_descent, run_of):
-    """Stopped by time after the first step, taken up without the limit."""
+    """Killed in its eighth step and resumed, it ends with the same bytes as an uninterrupted run."""
     path = tmp_path / "run"
     flags = ["--model", "resnet32", "--out", str(path), "--checkpoint-seconds", "0", *brief_descent]
     from psdenets.training import session
@@ -143,7 +143,7 @@ def test_a_resnet_resumes_with_its_running_averages(tmp_path, brief_descent, run
     assert (path / "model.safetensors").read_bytes() == (run_of("resnet32") / "model.safetensors").read_bytes()
 
 
-def test_laplace_of_a_finished_run_is_the_laplace_that_training_would_have_fitted(run_of, tmp_path, small_resnet):
+def test_laplace_of_a_finished_run_equals_laplace_fitted_after_training(run_of, tmp_path, small_resnet):
     flags = ["--model", "resnet32-laplace", "--laplace-of", str(small_resnet), "--test-samples", "3"]
     assert main([*flags, "--out", str(tmp_path / "run")]) == 0
     trained = run_of("resnet32-laplace")
@@ -151,7 +151,7 @@ def test_laplace_of_a_finished_run_is_the_laplace_that_training_would_have_fitte
     assert main([*flags, "--out", str(tmp_path / "run"), "--resume"]) == 0
 
 
-def test_max_seconds_of_takes_the_time_of_another_run(run_of, tmp_path, capsys):
+def test_max_seconds_of_uses_the_training_time_of_another_run(run_of, tmp_path, capsys):
     other = tmp_path / "other"
     shutil.copytree(run_of("resnet32"), other)
     metrics = json.loads((other / "metrics.json").read_text())
@@ -186,7 +186,7 @@ def test_max_seconds_of_takes_the_time_of_another_run(run_of, tmp_path, capsys):
         (["--model", "mfvi", "--blocks", "1-1-1-1"], "4 scales can halve, got 8 x 8"),
     ],
 )
-def test_a_mistake_is_one_line_and_exit_status_2(args, message, capsys, tmp_path, monkeypatch):
+def test_a_mistake_gives_a_one_line_error_and_exit_status_2(args, message, capsys, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     assert main(args) == 2
     error = capsys.readouterr().err
@@ -196,7 +196,7 @@ def test_a_mistake_is_one_line_and_exit_status_2(args, message, capsys, tmp_path
 
 
 @pytest.mark.parametrize("model", ["mfvi", "odenet", "ensemble"])
-def test_laplace_of_a_run_without_a_linear_head_over_numbers_is_refused(model, run_of, capsys, tmp_path):
+def test_laplace_of_a_run_that_is_not_a_resnet32_is_refused(model, run_of, capsys, tmp_path):
     out = tmp_path / "run"
     assert main(["--model", "resnet32-laplace", "--laplace-of", str(run_of(model)), "--out", str(out)]) == 2
     error = capsys.readouterr().err
@@ -206,14 +206,14 @@ def test_laplace_of_a_run_without_a_linear_head_over_numbers_is_refused(model, r
 
 @pytest.mark.parametrize("model", SYSTEMS)
 @pytest.mark.parametrize("dataset", ["digits", "mnist", "cifar10"])
-def test_every_system_has_defaults_that_make_a_config(model, dataset):
+def test_the_defaults_of_every_system_make_a_valid_config(model, dataset):
     config = Config(model=model, dataset=dataset)
     assert config.as_dict().keys() >= SYSTEMS[model].takes({})
     if "resnet32" in model or model in ("vbll", "ensemble"):
         assert config.system.net.scales == ((1, 1, 1) if dataset == "digits" else (5, 5, 5))
 
 
-def test_hmc_says_what_it_costs_and_how_it_mixed(run_of, capsys, tmp_path, brief):
+def test_hmc_reports_its_cost_and_its_mixing(run_of, capsys, tmp_path, brief):
     pytest.importorskip("pyro")
     flags = [
         "--model",
@@ -245,7 +245,7 @@ def test_hmc_says_what_it_costs_and_how_it_mixed(run_of, capsys, tmp_path, brief
     assert (tmp_path / "run/model.safetensors").read_bytes() == (run_of("hmc") / "model.safetensors").read_bytes()
 
 
-def test_hmc_on_too_many_images_is_refused_with_the_estimate(capsys, tmp_path, monkeypatch):
+def test_hmc_that_would_take_too_long_is_refused_with_an_estimate(capsys, tmp_path, monkeypatch):
     pytest.importorskip("pyro")
     monkeypatch.chdir(tmp_path)
     assert main(["--model", "hmc", "--leapfrog", "1000000", "--limit-train", "64"]) == 2

@@ -18,11 +18,11 @@ def weights_in(name, channels, width):
 @pytest.mark.parametrize(
     ("channels", "width", "d_w"), [(1, 32, 19_978), (3, 64, 79_134), (12, 64, 89_592), (48, 64, 131_424)]
 )
-def test_the_papers_block_has_the_papers_number_of_weights(channels, width, d_w):
+def test_the_strided_block_has_the_number_of_weights_in_the_paper(channels, width, d_w):
     assert weights_in("strided", channels, width) == d_w
 
 
-def test_smaller_variants_have_the_weights_counted_by_hand():
+def test_smaller_blocks_have_the_number_of_weights_counted_by_hand():
     # 3-1-3: 64 (4*9 + 1) + 64 (65 + 1) + 3 (65*9 + 1); 3-3: the first and the last of these
     assert weights_in("3-1-3", 3, 64) == 64 * 37 + 64 * 66 + 3 * 586
     assert weights_in("3-3", 3, 64) == 64 * 37 + 3 * 586
@@ -40,7 +40,7 @@ def test_every_block_keeps_the_shape_of_its_input(name, size):
 
 
 @pytest.mark.parametrize("name", ["strided", "3-1-3", "3-3"])
-def test_a_block_with_flat_weights_computes_what_the_module_computes(name):
+def test_a_block_with_flat_weights_computes_the_same_as_its_module(name):
     g = torch.Generator().manual_seed(0)
     module = hidden_drift(name, 3, 4, "softplus", g)
     w, f_h = flatten(module)
@@ -50,7 +50,7 @@ def test_a_block_with_flat_weights_computes_what_the_module_computes(name):
     assert torch.equal(rebuilt, w)
 
 
-def test_activations_have_their_values_at_one():
+def test_activations_have_the_correct_value_at_one():
     one = torch.ones((), dtype=torch.float64)
     values = {name: activation(one).item() for name, activation in ACTIVATIONS.items()}
     expected = {"softplus": 1.3132616875182228, "tanh": 0.7615941559557649, "elu": 1.0,
@@ -62,19 +62,19 @@ def test_space_to_depth_puts_each_square_of_pixels_into_channels():
     h = torch.arange(16.0).reshape(1, 1, 4, 4)
     out = space_to_depth(h)
     assert out.shape == (1, 4, 2, 2)
-    assert out[0, :, 0, 0].tolist() == [0, 1, 4, 5]  # the top left square; a reshape would give 0, 4, 8, 12
+    assert out[0, :, 0, 0].tolist() == [0, 1, 4, 5]  # the top left square; a plain reshape would give 0, 4, 8, 12
     assert not torch.equal(out, h.reshape(1, 4, 2, 2))
 
 
 @pytest.mark.parametrize("shape", [(2, 3, 4, 6), (1, 1, 2, 2), (5, 12, 8, 8)])
-def test_space_to_depth_is_undone_by_its_inverse(shape):
+def test_depth_to_space_is_the_inverse_of_space_to_depth(shape):
     h = torch.randn(shape, generator=torch.Generator().manual_seed(0))
     assert torch.equal(depth_to_space(space_to_depth(h)), h)
     if shape[1] % 4 == 0:
         assert torch.equal(space_to_depth(depth_to_space(h)), h)
 
 
-def test_space_to_depth_refuses_odd_sizes_and_depth_to_space_odd_channels():
+def test_space_to_depth_needs_even_sizes_and_depth_to_space_a_multiple_of_4_channels():
     with pytest.raises(ValueError, match="even height and width"):
         space_to_depth(torch.zeros(1, 1, 3, 4))
     with pytest.raises(ValueError, match="multiple of 4 channels"):

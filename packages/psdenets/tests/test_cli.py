@@ -10,7 +10,7 @@ from psdenets.train import main
 
 
 def failing(capsys, *args):
-    """The one line that a bad command line gives."""
+    """Run training with a bad command line and return its one-line error message."""
     status = main([str(a) for a in args])
     out, err = capsys.readouterr()
     assert status == 2
@@ -60,13 +60,13 @@ def failing(capsys, *args):
         (["--config", "no-such-file.yaml"], "no-such-file.yaml"),
     ],
 )
-def test_bad_input_is_one_line_and_exit_status_2(args, message, capsys, tmp_path, monkeypatch):
+def test_bad_input_gives_a_one_line_error_and_exit_status_2(args, message, capsys, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     assert message in failing(capsys, *args)
     assert list(tmp_path.iterdir()) == []
 
 
-def test_missing_data_names_the_place_and_both_ways_out(capsys, tmp_path, monkeypatch):
+def test_the_error_for_missing_data_names_the_directory_and_both_remedies(capsys, tmp_path, monkeypatch):
     monkeypatch.setenv("PSDENETS_DATA", str(tmp_path / "here"))
     line = failing(capsys, "--dataset", "cifar10")
     assert f"no cifar10 under {tmp_path / 'here'}" in line
@@ -75,19 +75,19 @@ def test_missing_data_names_the_place_and_both_ways_out(capsys, tmp_path, monkey
     assert "--download" in line
 
 
-def test_a_directory_that_holds_a_run_is_left_alone(capsys, small_run, small):
+def test_a_directory_that_contains_a_run_is_left_unchanged(capsys, small_run, small):
     before = {path: path.stat().st_mtime_ns for path in small_run.rglob("*")}
     assert "holds a run" in failing(capsys, "--out", small_run, *small)
     assert {path: path.stat().st_mtime_ns for path in small_run.rglob("*")} == before
 
 
-def test_a_directory_with_other_files_is_left_alone(capsys, tmp_path, small):
+def test_a_directory_with_other_files_is_left_unchanged(capsys, tmp_path, small):
     (tmp_path / "thesis.tex").write_text("years of work")
     assert "holds other files" in failing(capsys, "--out", tmp_path, *small)
     assert [path.name for path in tmp_path.iterdir()] == ["thesis.tex"]
 
 
-def test_print_config_gives_a_file_that_config_takes(capsys, tmp_path):
+def test_the_output_of_print_config_can_be_passed_to_config(capsys, tmp_path):
     assert main(["--preset", "mnist-fix-w2", "--seed", "7", "--print_config"]) == 0
     text = capsys.readouterr().out
     values = yaml.safe_load(text)
@@ -98,7 +98,7 @@ def test_print_config_gives_a_file_that_config_takes(capsys, tmp_path):
     assert again == {**values, "lr": 0.5}
 
 
-def test_flags_win_over_the_preset(capsys):
+def test_flags_override_the_preset(capsys):
     main(["--preset", "mnist-ode-first", "--steps", "5", "--print_config"])
     values = yaml.safe_load(capsys.readouterr().out)
     assert (values["steps"], values["lr"], values["dataset"]) == (5, 1e-3, "mnist")
@@ -117,19 +117,19 @@ def test_presets_are_listed(capsys):
     assert any(line.startswith("cifar10-ode-first-70 ") and "(0.3, 1)" in line for line in lines)
 
 
-def test_help_does_not_wait_for_torch(command):
+def test_help_lists_the_documented_flags(command):
     result = command("train", "--help")
     assert result.returncode == 0
-    promised = (
+    documented = (
         "--cut --order --ratio --share --t1 --t2 --at-t2 --model --preset --dataset --data-root --epochs --steps "
         "--batch-size --samples --test-samples --seed --limit-train --limit-test --out --resume --device --max-seconds "
         "--scope --head --kappa --config --print_config --list-presets"
     )
-    for name in promised.split():
+    for name in documented.split():
         assert f"{name} " in result.stdout or f"{name}\n" in result.stdout, name
 
 
-def test_the_parser_imports_neither_torch_nor_sklearn():
+def test_help_and_print_config_import_neither_torch_nor_sklearn_nor_matplotlib():
     import subprocess
     import sys
 
@@ -142,7 +142,7 @@ def test_the_parser_imports_neither_torch_nor_sklearn():
     )
 
 
-def test_a_runs_config_can_be_given_to_another(small_run, capsys):
+def test_the_config_of_a_run_can_be_used_for_another_run(small_run, capsys):
     assert main(["--config", str(small_run / "config.json"), "--out", "elsewhere", "--print_config"]) == 0
     values = yaml.safe_load(capsys.readouterr().out)
     assert values == {**json.loads((small_run / "config.json").read_text()), "out": "elsewhere"}

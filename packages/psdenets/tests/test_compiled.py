@@ -27,8 +27,8 @@ def pair(dtype):
 
 @pytest.mark.parametrize(("dtype", "atol"), [(torch.float64, 1e-12), (torch.float32, 2e-6)])
 @pytest.mark.parametrize("name", compiled.KERNELS)
-def test_kernels_have_the_values_and_slopes_of_the_activations(name, dtype, atol):
-    """The kernels before compilation: their formulas differ from those of the plain activations."""
+def test_values_and_derivatives_of_kernels_match_the_activations(name, dtype, atol):
+    """Tests the kernels before compilation; their formulas differ from those of the plain activations."""
     x, m = pair(dtype)
     plain = ACTIVATIONS[name](x + m)
     y, slope = compiled.KERNELS[name](x, m)
@@ -38,7 +38,7 @@ def test_kernels_have_the_values_and_slopes_of_the_activations(name, dtype, atol
 
 @fast_only
 @pytest.mark.skipif(shutil.which("g++") is None, reason="there is no C++ compiler")
-def test_second_derivatives_are_refused_and_not_wrong(monkeypatch):
+def test_second_derivatives_raise_an_error_instead_of_being_wrong(monkeypatch):
     monkeypatch.setattr(compiled, "_compiled", lambda kernel: kernel)
     x, m = pair(torch.float64)
     (first,) = torch.autograd.grad(compiled.compiled_add_map("softplus")(x, m).sum(), x)
@@ -47,7 +47,7 @@ def test_second_derivatives_are_refused_and_not_wrong(monkeypatch):
         torch.autograd.grad(compiled.compiled_add_map("softplus")(x, m).sum(), x, create_graph=True)
 
 
-def test_the_polynomial_is_the_logarithm_to_eight_digits():
+def test_the_polynomial_approximates_log1p_with_an_error_below_1e_8():
     e = np.linspace(1e-9, 1, 10_001)
     values = e * np.polynomial.Polynomial(compiled.LOGARITHM)(e)
     assert np.abs(values - np.log1p(e)).max() < 1e-8
@@ -55,9 +55,9 @@ def test_the_polynomial_is_the_logarithm_to_eight_digits():
 
 @fast_only
 @pytest.mark.skipif(shutil.which("g++") is None, reason="there is no C++ compiler")
-@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of torch's compiler, about other parts of torch
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # raised by torch's compiler about other parts of torch
 def test_a_compiled_network_agrees_with_the_plain_one():
-    """Logits and gradients, weights under the same names, float64 to 1e-12."""
+    """Logits and gradients agree to 1e-12 in float64, and the parameters have the same names."""
     config = Config(width=4, steps=4, drift="1-4-1", activation="softplus")
     plain, fast = (build(config.replace(compile=c)).double() for c in (False, True))
     assert list(plain.state_dict()) == list(fast.state_dict())
@@ -73,7 +73,7 @@ def test_a_compiled_network_agrees_with_the_plain_one():
 
 
 @fast_only
-def test_compiling_without_a_compiler_is_refused_in_one_line(monkeypatch, capsys, tmp_path):
+def test_compiling_without_a_compiler_gives_a_one_line_error(monkeypatch, capsys, tmp_path):
     monkeypatch.setenv("CXX", "no-such-compiler")
     with pytest.raises(BadInput, match="expected a C\\+\\+ compiler for --compile, got no no-such-compiler"):
         build(Config(compile=True))

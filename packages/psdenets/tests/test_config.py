@@ -1,4 +1,4 @@
-"""Options are flat when given and nested when read; a system has its own and no others."""
+"""Options are passed flat and read nested; a system has its own options and no others."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from psdenets.train import main
 
 SCREEN = 50  # lines
 
-# Every field of a config.json of format 2 for `--model resnet32`, with values that a ResNet does not look at.
+# Every field of a config.json of format 2 for `--model resnet32`, including options that a ResNet does not use.
 FORMAT_2 = {
     "preset": None, "cut": "none", "order": "ode-first", "ratio": 0.1, "share": 0.5, "t1": None, "t2": None,
     "at_t2": "continue", "scope": "block", "model": "resnet32", "block": "strided", "blocks": "2-1", "width": 8,
@@ -34,7 +34,7 @@ FORMAT_2 = {
 }  # fmt: skip
 
 
-def test_flat_names_reach_their_groups():
+def test_flat_options_are_assigned_to_their_groups():
     config = Config(cut="vertical", ratio=0.25, sigma=0.1, lr=1e-3, width=8, seed=3)
     assert config.system.cut.window == (0.75, 1.0)
     assert (config.system.process.sigma, config.training.lr, config.system.net.width, config.seed) == (0.1, 1e-3, 8, 3)
@@ -43,7 +43,7 @@ def test_flat_names_reach_their_groups():
 
 
 @pytest.mark.parametrize("model", SYSTEMS)
-def test_a_config_is_its_flat_values(model):
+def test_a_config_can_be_rebuilt_from_its_flat_values(model):
     config = Config(model=model, seed=4)
     again = Config(**json.loads(json.dumps(config.as_dict())))
     assert again == config
@@ -57,7 +57,7 @@ def test_a_config_holds_only_the_options_of_its_system():
     assert not {"cut", "sigma", "chains", "samples", "test_samples"} & values.keys()
 
 
-def test_a_file_of_format_2_is_read_and_what_the_system_does_not_have_is_ignored():
+def test_a_file_of_format_2_is_read_and_options_of_other_systems_are_ignored():
     assert len(FORMAT_2) == 72
     config = Config.read(FORMAT_2)
     values = config.as_dict()
@@ -90,12 +90,12 @@ def test_a_file_of_format_2_is_read_and_what_the_system_does_not_have_is_ignored
         ({"model": "ensemble", "batch_size": 1}, "expected --batch-size of 2 or more with --norm batch"),
     ],
 )
-def test_a_wrong_option_is_bad_input(options, message):
+def test_a_wrong_option_raises_bad_input(options, message):
     with pytest.raises(BadInput, match=message):
         Config(**options)
 
 
-def test_the_members_of_an_ensemble_have_options_of_their_own():
+def test_an_ensemble_passes_options_on_to_its_members():
     config = Config(model="ensemble", member="odenet", steps=3)
     assert config.system.flow.steps == 3
     assert config.system.final_samples == 3
@@ -104,7 +104,7 @@ def test_the_members_of_an_ensemble_have_options_of_their_own():
     assert "members" not in member.as_dict()
 
 
-def test_a_whole_number_will_do_for_a_number():
+def test_an_integer_is_accepted_as_a_number():
     assert Config(lr=1).training.lr == 1.0
     assert Config(lr=1) == Config(lr=1.0)
 
@@ -114,13 +114,13 @@ def test_parsing_a_command_line_does_not_add_aliases_to_the_options():
     assert "f_h" not in known_options()
 
 
-def test_help_on_config_documents_every_option():
+def test_pydoc_of_config_documents_every_option():
     text = pydoc.render_doc(Config)
     for name, option in known_options().items():
         assert f" {name}: {option.text}" in text, name
 
 
-def test_every_option_is_in_one_group_and_a_group_fits_a_screen(capsys):
+def test_every_option_is_in_one_group_and_every_group_fits_on_a_screen(capsys):
     for group in GROUPS:
         shown = group_help(group.replace(" ", "-"))
         assert len(shown.splitlines()) <= SCREEN
@@ -136,13 +136,13 @@ def test_every_option_is_in_one_group_and_a_group_fits_a_screen(capsys):
     assert "expected --help with one of cut, network," in capsys.readouterr().err
 
 
-def test_a_preset_ignores_what_its_system_does_not_have_and_a_change_does_not():
+def test_a_preset_drops_options_its_system_lacks_but_overriding_one_is_an_error():
     assert "head" not in preset("mnist-odenet").as_dict()
     with pytest.raises(BadInput, match="expected --head with --model psde or sde-bnn only"):
         preset("mnist-odenet", head="meanfield")
 
 
-def test_a_yaml_file_may_spell_numbers_as_people_do(tmp_path, capsys):
+def test_values_in_a_yaml_file_are_converted_to_the_types_of_their_options(tmp_path, capsys):
     (tmp_path / "run.yaml").write_text("lr: 1e-3\nblocks: 2\nclip: null\nf_h: 3-3\n")
     assert main(["--config", str(tmp_path / "run.yaml"), "--print_config"]) == 0
     shown = capsys.readouterr().out

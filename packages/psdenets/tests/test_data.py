@@ -32,7 +32,7 @@ def fake_mnist(root, folder="MNIST", n=40, classes=10):
     return raw
 
 
-def test_idx_by_hand(tmp_path):
+def test_an_idx_file_written_by_hand_is_read_with_and_without_compression(tmp_path):
     path = tmp_path / "v"
     path.write_bytes(bytes.fromhex("00000801000000020507"))
     assert read_idx(path).tolist() == [5, 7]
@@ -51,7 +51,7 @@ def test_a_file_that_is_not_idx_is_rejected(tmp_path, data):
         read_idx(path)
 
 
-def test_cifar_record_by_hand(tmp_path):
+def test_a_cifar_record_written_by_hand_is_read(tmp_path):
     record = np.zeros(3073, np.uint8)
     record[0], record[1], record[1 + 1024 + 33] = 7, 11, 22  # label, red of pixel (0, 0), green of pixel (1, 1)
     path = tmp_path / "b.bin"
@@ -66,13 +66,13 @@ def test_cifar_record_by_hand(tmp_path):
         read_cifar([path])
 
 
-def test_pickled_archives_are_not_opened(tmp_path):
+def test_pickled_archives_and_other_invalid_archives_are_rejected(tmp_path):
     """Loading a pickle can execute arbitrary code."""
     path = tmp_path / "a.npz"
     np.savez(path, images=np.array([{"code": 1}], dtype=object))
     with pytest.raises(BadInput, match="never loaded"):
         read_npz(path)
-    path.write_bytes(b"no zip")
+    path.write_bytes(b"not a zip file")
     with pytest.raises(BadInput):
         read_npz(path)
     np.savez(path, pictures=np.zeros(3))
@@ -80,7 +80,7 @@ def test_pickled_archives_are_not_opened(tmp_path):
         read_npz(path)
 
 
-def test_labels_beyond_the_head_are_rejected():
+def test_labels_beyond_the_number_of_classes_are_rejected():
     """The published code silently trains ten logits on 964 classes."""
     with pytest.raises(BadInput, match="expected labels from 0 to 9 in there, got 0 to 10"):
         as_images(np.zeros((2, 4, 4), np.uint8), np.array([0, 10]), 10, "there")
@@ -92,7 +92,7 @@ def test_labels_out_of_range_in_a_file_are_rejected(tmp_path):
         load_splits(Config(dataset="mnist", data_root=str(tmp_path), batch_size=4))
 
 
-def test_omniglot_has_as_many_classes_as_its_labels(tmp_path):
+def test_the_number_of_omniglot_classes_is_that_of_its_labels(tmp_path):
     np.savez(tmp_path / "omniglot.npz", images=np.zeros((60, 28, 28), np.uint8), labels=np.arange(60) % 15)
     splits = load_splits(Config(dataset="omniglot", data_root=str(tmp_path), batch_size=4))
     assert len(splits.spec.classes) == 15
@@ -161,7 +161,7 @@ def test_bad_folders_and_images_are_rejected(tmp_path):
     picture(tmp_path / "set" / "cat" / "a.png", size=(1, 1))
     with pytest.raises(BadInput, match="at least 2 x 2 pixels"):
         load()
-    (tmp_path / "set" / "cat" / "a.png").write_text("no picture")
+    (tmp_path / "set" / "cat" / "a.png").write_text("not a picture")
     with pytest.raises(BadInput, match=r"expected a picture in .*a\.png"):
         load()
 
@@ -174,7 +174,7 @@ def test_pictures_are_converted_and_resized(tmp_path):
     assert np.unique(grey).tolist() == [18]  # 0.299 * 10 + 0.587 * 20 + 0.114 * 30
 
 
-def test_out_of_distribution_images_get_the_models_shape(tmp_path):
+def test_out_of_distribution_images_are_converted_to_the_models_shape(tmp_path):
     fake_mnist(tmp_path)
     foreign = load_test_images("mnist", Config(data_root=str(tmp_path)), SPECS["cifar10"])
     assert foreign.pixels.shape == (12, 3, 32, 32)
@@ -196,7 +196,7 @@ def test_shifts_move_whole_images():
     assert places == {(i, j) for i in (3, 4, 5) for j in (3, 4, 5)}
 
 
-def test_jitter_is_small():
+def test_jitter_changes_images_only_slightly():
     pixels = torch.zeros(50, 1, 28, 28, dtype=torch.uint8)
     pixels[:, :, 10:18, 10:18] = 255
     changed = to_unit(jittered(pixels, torch.Generator().manual_seed(0)))

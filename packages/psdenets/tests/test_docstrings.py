@@ -1,4 +1,4 @@
-"""The examples in docstrings give the output that they show, after `from psdenets import *` and `import torch`."""
+"""The examples in docstrings produce the output that they show, after `from psdenets import *` and `import torch`."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ def examples_of(name):
 
 
 @pytest.mark.parametrize("name", MODULES)
-def test_examples_give_the_output_they_show(name):
+def test_examples_produce_the_output_they_show(name):
     runner = doctest.DocTestRunner(optionflags=doctest.ELLIPSIS)
     for test in examples_of(name):
         assert runner.run(test).failed == 0, test.name
 
 
-def test_the_examples_are_found():
+def test_at_least_ten_examples_are_found():
     assert sum(len(test.examples) for name in MODULES for test in examples_of(name)) >= 10

@@ -82,7 +82,7 @@ def assert_moments(draws, mean, covariance):
     products = (draws - mean)[:, rows] * (draws - mean)[:, columns]
     for values, expected in ((draws, mean), (products, covariance[rows, columns])):
         ess = effective_sample_size(values[None])
-        assert ess.min() > 100  # or almost anything would be within the error
+        assert ess.min() > 100  # otherwise almost any value would be within 4 standard errors
         assert ((values.mean(0) - expected).abs() <= 4 * values.std(0) / ess.sqrt()).all()
 
 
@@ -98,7 +98,8 @@ def test_chain_has_the_mean_and_covariance_of_a_correlated_gaussian():
 def test_chain_has_the_posterior_of_bayesian_linear_regression():
     """y = X w + e, w ~ N(0, I), e ~ N(0, s^2): covariance (X^T X / s^2 + I)^-1, mean covariance X^T y / s^2.
 
-    Two steps, not three: three are half a period here, turn w - mean into its negative and leave its square.
+    Two leapfrog steps, not three: three would be half a period here, which turns w - mean into its negative, so that
+    its square would not change.
     """
     X, s = normal(20, 2, seed=1), 0.7
     y = X @ torch.tensor([0.5, -1.5]).double() + s * normal(20, seed=2)
@@ -112,7 +113,7 @@ def test_chain_has_the_posterior_of_bayesian_linear_regression():
     assert_moments(chain.draws, mean, covariance)
 
 
-def test_the_same_seed_gives_the_same_bits_and_another_seed_others():
+def test_the_same_seed_gives_the_same_bits_and_another_seed_gives_different_ones():
     density = gaussian(*standard(3))
     first, again, other = (
         sample_chain(density, torch.ones(3).double(), warmup=30, draws=20, leapfrog=4, seed=seed) for seed in (5, 5, 6)
@@ -122,7 +123,7 @@ def test_the_same_seed_gives_the_same_bits_and_another_seed_others():
     assert not torch.equal(first.draws, other.draws)
 
 
-def test_the_global_generator_is_left_unchanged(capfd):
+def test_sampling_changes_no_global_state_and_prints_nothing(capfd):
     import pyro
 
     pyro.get_param_store().clear()
@@ -142,8 +143,8 @@ def test_the_global_generator_is_left_unchanged(capfd):
 
 
 @pytest.mark.parametrize("leapfrog", [1, 7])
-def test_every_trajectory_has_the_given_number_of_gradients(leapfrog):
-    """pyro alone holds the length of the trajectory, so that the number of steps would follow the step size."""
+def test_every_trajectory_takes_the_given_number_of_gradients(leapfrog):
+    """By default, pyro fixes the length of a trajectory, so that the number of steps would depend on the step size."""
     counts, calls = [], 0
 
     def density(w):
@@ -185,7 +186,7 @@ def test_an_exception_in_after_draw_ends_the_chain():
 
 
 def test_divergences_are_counted():
-    """With no warm-up beyond one transition, a step found where the density is flat is too long where it is steep."""
+    """With one transition of warm-up, the step size fits a region where the density is flat and is too large elsewhere."""
     chain = sample_chain(lambda w: -(w**8).sum(), torch.zeros(2).double(), warmup=1, draws=50, leapfrog=20, seed=0)
     assert chain.divergences > 0
     assert torch.isfinite(chain.draws).all()
@@ -200,7 +201,7 @@ def test_divergences_are_counted():
         (torch.tensor([-1.0, 0.0]).double(), "finite log density at w0, got nan"),
     ],
 )
-def test_a_start_that_cannot_be_used_is_refused(w0, message):
+def test_an_invalid_starting_point_is_refused(w0, message):
     with pytest.raises(BadInput, match=message):
         sample_chain(lambda w: w.log().sum(), w0, warmup=1, draws=1, leapfrog=1, seed=0)
 
@@ -220,7 +221,7 @@ def test_a_chain_without_warmup_still_moves():
 
 
 def test_rhat_is_1_for_independent_draws_and_large_for_separate_chains():
-    """With 8 halves of 500 draws, R-hat - 1 is about (chi^2_7 / 7 - 1) / 1000: above 0.02 with chance 2e-28."""
+    """With 8 halves of 500 draws, R-hat - 1 is about (chi^2_7 / 7 - 1) / 1000: above 0.02 with probability 2e-28."""
     values = normal(4, 1000, 3)
     assert (split_rhat(values) - 1).abs().max() < 0.02
     assert split_rhat(values + 3 * torch.arange(4)[:, None, None]).min() > 1.5
@@ -229,16 +230,16 @@ def test_rhat_is_1_for_independent_draws_and_large_for_separate_chains():
     assert split_rhat(one + torch.linspace(0, 8, 1000)[None, :, None]).min() > 1.5  # one chain that drifts
 
 
-def test_rhat_of_two_halves_on_paper():
+def test_rhat_of_two_halves_equals_the_value_computed_by_hand():
     """Halves (0, 1) and (4, 5): within 1/2, between means 8, so R-hat^2 = (1/2 * 1/2 + 8) / (1/2) = 16.5."""
     values = torch.tensor([0.0, 1.0, 4.0, 5.0]).double()[None, :, None]
     assert split_rhat(values).item() == pytest.approx(math.sqrt(16.5), rel=1e-12)
 
 
 @pytest.mark.parametrize(("rho", "tolerance"), [(0.0, 0.1), (0.5, 0.2), (0.9, 0.35)])
-def test_effective_sample_size_of_an_autoregressive_chain(rho, tolerance):
+def test_effective_sample_size_of_an_autoregressive_chain_agrees_with_its_formula(rho, tolerance):
     """n (1 - rho) / (1 + rho). The tolerances are four standard deviations of the estimate, measured over 100 seeds:
-    2.4, 4.7 and 8.2 %. A chance of 6e-5 each, six in all."""
+    2.4, 4.7 and 8.2 %. Each of the six comparisons fails by chance with probability 6e-5."""
     noise = normal(4, 5000, 2) * math.sqrt(1 - rho**2)
     values = [normal(4, 2, seed=1)]
     for t in range(1, 5000):
@@ -255,14 +256,14 @@ def test_effective_sample_size_of_alternating_draws_is_bounded():
     assert effective_sample_size(values).item() == pytest.approx(200 * math.log10(200), rel=1e-9)
 
 
-def test_effective_sample_size_does_not_depend_on_how_quantities_are_dealt():
-    values = normal(2, 2100, 5)  # three quantities at a time: (2100 / 2)^2 numbers each
+def test_effective_sample_size_does_not_depend_on_how_quantities_are_grouped():
+    values = normal(2, 2100, 5)  # processed three at a time, with (2100 / 2)^2 numbers each
     together = effective_sample_size(values)
     alone = torch.cat([effective_sample_size(values[..., k : k + 1]) for k in range(5)])
     torch.testing.assert_close(together, alone, rtol=1e-12, atol=0)
 
 
-def test_mixing_is_the_worst_and_the_median():
+def test_mixing_contains_the_worst_and_the_median_rhat_and_ess():
     values = normal(2, 100, 3)
     rhat, ess = split_rhat(values), effective_sample_size(values)
     expected = (rhat.max(), rhat.sort().values[1], ess.min(), ess.sort().values[1])
@@ -278,13 +279,13 @@ def test_mixing_is_the_worst_and_the_median():
         (torch.cat([torch.ones(1, 8, 1), torch.rand(1, 8, 1)], -1), "got 1 of 2 constant quantities"),
     ],
 )
-def test_draws_that_cannot_be_judged_are_refused(values, message):
-    for judge in (split_rhat, effective_sample_size):
+def test_draws_without_a_defined_rhat_or_ess_are_refused(values, message):
+    for diagnostic in (split_rhat, effective_sample_size):
         with pytest.raises(BadInput, match=message):
-            judge(values)
+            diagnostic(values)
 
 
-def test_network_is_the_one_of_the_docstring():
+def test_network_computes_the_formula_in_its_docstring():
     network, x = Perceptron(6, 4, 3), normal(5, 6)
     w = normal(network.size, seed=1)
     W1, b1, W2, b2 = w[:24].reshape(4, 6), w[24:28], w[28:40].reshape(3, 4), w[40:]
@@ -292,7 +293,7 @@ def test_network_is_the_one_of_the_docstring():
     torch.testing.assert_close(network(w, x), F.linear(h, W2 / 2, b2), rtol=1e-13, atol=1e-13)  # sums in another order
 
 
-def test_layers_and_flat_are_inverse():
+def test_flat_is_the_inverse_of_layers():
     network = Perceptron(6, 4, 3)
     w = normal(2, 7, network.size)
     layers = network.layers(w)
@@ -301,7 +302,7 @@ def test_layers_and_flat_are_inverse():
     assert torch.equal(layers.flat(), w)
 
 
-def test_network_takes_many_weights_at_once():
+def test_network_can_be_evaluated_with_many_weight_vectors_at_once():
     network, x = Perceptron(6, 4, 3), normal(5, 6)
     w = normal(2, 7, network.size)
     together = network(w, x)
@@ -328,14 +329,14 @@ def test_log_posterior_agrees_with_torch_distributions(prior_std):
     assert torch.autograd.gradcheck(lambda w: log_posterior(w, x, labels, network, prior_std), w)
 
 
-def test_without_images_the_log_posterior_is_the_prior():
+def test_without_images_the_log_posterior_is_the_log_prior():
     network = Perceptron(6, 4, 3)
     w = normal(network.size)
     got = log_posterior(w, torch.zeros(0, 6).double(), torch.zeros(0, dtype=torch.int64), network, 0.5)
     assert got.item() == pytest.approx(log_normal(w, 0.5).item(), abs=1e-10)
 
 
-def test_log_density_of_the_model_is_of_normalised_pixels():
+def test_log_density_of_the_model_uses_normalised_pixels():
     model = HMC(Config(**FEW, dataset="cifar10"), SPECS["cifar10"])
     x, labels = torch.rand(2, 3, 32, 32, generator=at()), torch.tensor([3, 1])
     w = normal(model.network.size)
@@ -344,7 +345,7 @@ def test_log_density_of_the_model_is_of_normalised_pixels():
     assert model.log_density(x, labels)(w).item() == pytest.approx(expected.item(), rel=1e-12)
 
 
-def test_a_new_model_draws_zeros_and_has_no_kl():
+def test_a_new_model_draws_zero_weights_and_its_kl_is_zero():
     model = HMC(Config(**FEW), SPECS["digits"])
     x, _ = two_images()
     assert model.parameter_counts() == {"weights": 64 * 3 + 3 + 3 * 10 + 10}
@@ -359,7 +360,7 @@ def test_a_new_model_draws_zeros_and_has_no_kl():
 
 
 def numbered(chains=2, draws=8):
-    """A model whose draw t of chain k is the number 100 k + t throughout."""
+    """A model in which all weights of draw t of chain k are 100 k + t."""
     model = HMC(Config(**{**FEW, "chains": chains, "draws": draws}), SPECS["digits"])
     names = 100 * torch.arange(chains)[:, None] + torch.arange(draws)
     model.draws.copy_(names[..., None].expand_as(model.draws))
@@ -376,7 +377,7 @@ def test_samples_alternate_between_chains_and_bisect_time():
     assert picks(numbered(chains=3, draws=1), 3) == [0, 100, 200]
 
 
-def test_sample_i_depends_on_i_alone_and_no_generator():
+def test_sample_i_depends_only_on_i_and_not_on_the_generator():
     model = numbered(draws=7)
     assert picks(model, 5, at(1)) == picks(model, 14, at(2))[:5]
     assert sorted(picks(model, 14)) == [*range(7), *range(100, 107)]
@@ -384,19 +385,19 @@ def test_sample_i_depends_on_i_alone_and_no_generator():
 
 @pytest.mark.parametrize("draws", [10, 100, 300])
 @pytest.mark.parametrize("samples", [4, 16])
-def test_no_stretch_of_a_chain_is_left_out(draws, samples):
+def test_samples_are_spread_over_the_whole_chain(draws, samples):
     times = [*sorted(picks(numbered(1, draws), min(samples, draws))), draws]
     gaps = [b - a for a, b in pairwise(times)]
-    assert max(gaps) <= math.ceil(2.7 * draws / samples)  # 300 of 512: at most 512 / 300 times the next power of two
+    assert max(gaps) <= math.ceil(2.7 * draws / samples)  # bit reversal leaves gaps of less than 2 draws / samples
 
 
 @pytest.mark.parametrize("samples", [0, 17])
-def test_more_samples_than_draws_are_refused(samples):
+def test_zero_samples_and_more_samples_than_draws_are_refused(samples):
     with pytest.raises(BadInput, match=f"expected 1 to 16 samples, 8 draws of 2 chains, got {samples}"):
         numbered().draw(samples)
 
 
-def test_logits_are_those_of_the_drawn_weights():
+def test_logits_are_computed_with_the_drawn_weights():
     model, x = HMC(Config(**FEW), SPECS["digits"]), two_images()[0]
     model.draws.copy_(normal(*model.draws.shape))
     expected = model.network(model.draws[1, 2], x.double().reshape(2, 64))
@@ -405,7 +406,7 @@ def test_logits_are_those_of_the_drawn_weights():
     assert model.float().logits(x, model.draw(4)).dtype == torch.float32
 
 
-def test_draws_survive_a_file(tmp_path):
+def test_draws_are_unchanged_after_saving_and_loading(tmp_path):
     model, again = (HMC(Config(**FEW), SPECS["digits"]) for _ in range(2))
     model.draws.copy_(normal(*model.draws.shape))
     save_file(model.state_dict(), tmp_path / "model.safetensors")
@@ -430,7 +431,7 @@ def killed_after(transitions):
     return after_draw
 
 
-def test_a_run_killed_within_a_chain_ends_with_the_same_bytes(tmp_path):
+def test_a_run_killed_within_a_chain_and_resumed_ends_with_the_same_bytes(tmp_path):
     model, x, labels, _ = digits(64, chains=3, warmup=22, draws=4)
     whole = run_chains(model, x, labels, tmp_path / "whole")
     with pytest.raises(Killed):
@@ -444,14 +445,14 @@ def test_a_run_killed_within_a_chain_ends_with_the_same_bytes(tmp_path):
         assert untimed(resumed[k]) == untimed(whole[k])
         name = f"chain-{k}.safetensors"
         assert (tmp_path / "killed" / name).read_bytes() == (tmp_path / "whole" / name).read_bytes()
-    assert resumed[0].seconds != whole[0].seconds  # measured, and kept
+    assert resumed[0].seconds != whole[0].seconds  # measured times differ; those of a finished chain are kept
     assert run_chains(model, x, labels, tmp_path / "killed")[0].seconds == resumed[0].seconds
     assert not torch.equal(whole[0].draws, whole[1].draws)
     model.keep(whole)
     assert torch.equal(model.draws[2], whole[2].draws)
 
 
-def test_chain_k_begins_at_its_own_draw_of_the_prior_with_its_own_seed(tmp_path):
+def test_chain_k_starts_at_its_own_draw_from_the_prior_and_has_its_own_seed(tmp_path):
     model, x, labels, _ = digits(64, seed=9)
     w0 = 2.0 * torch.randn(model.network.size, generator=generator(9, "chain-start", 1), dtype=torch.float64)
     seed = seed_of(9, "chain", 1)
@@ -467,7 +468,7 @@ def test_a_chain_of_another_run_is_refused(tmp_path):
         run_chains(other, x, labels, tmp_path)
 
 
-def test_missing_pyro_is_one_line_with_the_command_that_installs_it(monkeypatch):
+def test_missing_pyro_gives_a_one_line_error_with_the_command_that_installs_it(monkeypatch):
     monkeypatch.setitem(sys.modules, "pyro", None)
     message = "^expected pyro for --model hmc, but it is not installed: pip install 'psdenets\\[hmc\\]'$"
     with pytest.raises(BadInput, match=message):
@@ -481,21 +482,21 @@ def test_pyro_is_not_imported_before_it_is_needed():
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
-def test_cost_counts_a_gradient_for_every_leapfrog_step():
+def test_cost_counts_one_gradient_per_leapfrog_step():
     config = Config(**{**FEW, "chains": 4, "warmup": 300, "draws": 500, "leapfrog": 30})
     cost = cost_of(config.system.hmc, images=1000, seconds_per_image=1e-6)
     assert cost.gradients == 96_000
     assert cost.seconds == pytest.approx(96.0, rel=1e-12)
 
 
-def test_cost_is_about_what_a_run_takes(tmp_path):
+def test_the_estimated_number_of_gradients_is_close_to_that_of_a_run(tmp_path):
     model, x, labels, _ = digits(64, warmup=25)
     chains = run_chains(model, x, labels, tmp_path)
     counted, made = cost_of(model.config.system.hmc, 64, 0.0).gradients, sum(chain.gradients for chain in chains)
-    assert counted < made < counted + 2 * 60  # a search for a step size takes fewer than 30 halvings, twice per chain
+    assert counted < made < counted + 2 * 60  # two searches for a step size per chain, each with fewer than 30 halvings
 
 
-def test_a_data_set_too_large_is_refused_with_the_estimate():
+def test_a_data_set_that_is_too_large_is_refused_with_an_estimate():
     cost = Cost(images=54_000, gradients=96_000, seconds_per_image=147_600 / (54_000 * 96_000))
     message = "expected a data set on which HMC takes at most 2 h, got mnist: 54,000 images x 96,000 gradients is about 41 h here"
     with pytest.raises(BadInput) as caught:
@@ -507,16 +508,16 @@ def test_a_data_set_too_large_is_refused_with_the_estimate():
 
 def test_gradients_are_timed_and_scaled_to_all_images():
     model, x, labels, _ = digits(64)
-    a_pass = seconds_per_gradient(model.log_density(x, labels), normal(model.network.size))
-    assert 1e-6 < a_pass < 1
+    seconds = seconds_per_gradient(model.log_density(x, labels), normal(model.network.size))
+    assert 1e-6 < seconds < 1
     cost = estimate(model, x, labels, images=50_000)
     assert cost.images == 50_000
     assert cost.gradients == 2 * 7 * 2
-    assert 1e-2 < cost.seconds_per_image * 64 / a_pass < 1e2  # two timings of the same thing on a busy machine
+    assert 1e-2 < cost.seconds_per_image * 64 / seconds < 1e2  # two timings of the same thing on a busy machine
 
 
-def test_full_size_is_the_published_number_of_passes():
-    """5e7 passes are reported for the kept trajectories alone, 240 of 290 in each of three chains."""
+def test_the_full_size_cost_has_the_published_number_of_passes():
+    """The published 5e7 passes count only the trajectories that are kept, 240 of 290 in each of three chains."""
     cost = full_size_cost(0.01)
     assert cost.gradients * 240 / 290 == pytest.approx(5e7, rel=0.02)
     assert str(cost) == "40,960 images x 61,115,760 gradients is about 793 years here"
@@ -534,7 +535,7 @@ def test_full_size_is_the_published_number_of_passes():
         (1e9, "32 years"),
     ],
 )
-def test_durations_in_words(seconds, words):
+def test_durations_are_shown_in_a_suitable_unit(seconds, words):
     assert duration(seconds) == words
 
 

@@ -1,4 +1,4 @@
-"""An infinite NLL is a result: "Infinity" in strict JSON, inf on the screen. NaN logits are one line, not a traceback."""
+"""An infinite NLL is a valid result, "Infinity" in strict JSON and inf on the screen. NaN logits give a one-line error."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from psdenets.train import main
 from psdenets.training.checkpoint import Checkpoints
 from psdenets.training.loop import Diverged, Trainer
 
-# Adam's steps of length 1 make weights, and logits, so large that wrong predictions have probability 0.
+# With a learning rate of 1, weights and logits grow so large that some true classes get probability 0.
 HUGE_STEPS = {"cut": "none", "width": 4, "steps": 3, "drift": "1-4-1", "limit_train": 96, "limit_test": 40,
               "batch_size": 16, "lr": 1.0, "schedule": "constant", "epochs": 2, "test_samples": 1}  # fmt: skip
 
 
 def strict(text: str) -> object:
-    return json.loads(text, parse_constant=lambda name: pytest.fail(f"{name} is not JSON"))
+    return json.loads(text, parse_constant=lambda name: pytest.fail(f"{name} is not strict JSON"))
 
 
 def test_a_run_with_an_infinite_nll_finishes(tmp_path, capsys):
@@ -44,7 +44,7 @@ def test_a_run_with_an_infinite_nll_finishes(tmp_path, capsys):
     assert strict((run / "evaluation" / "metrics.json").read_text())["metrics"]["nll"] == "Infinity"
 
 
-def test_an_infinite_best_score_survives_a_checkpoint(tmp_path):
+def test_an_infinite_best_score_is_saved_and_restored_by_a_checkpoint(tmp_path):
     config = Config(**HUGE_STEPS)
     splits = load_splits(config)
     trainer, resumed = (Trainer(config, splits, torch.device("cpu")) for _ in range(2))
@@ -60,7 +60,7 @@ def test_an_infinite_best_score_survives_a_checkpoint(tmp_path):
 
 @pytest.fixture
 def colour_run(tmp_path):
-    """An untrained run on 16 x 16 pictures, and a function that multiplies the weights of its last layer."""
+    """A function that scales the last layer of an untrained run on 16 x 16 pictures and returns the run directory."""
     pixels = np.random.default_rng(0).integers(256, size=(6, 16, 16, 3), dtype=np.uint8)
     for i, picture in enumerate(pixels):
         folder = tmp_path / "data" / ("train" if i < 4 else "test") / f"class{i % 2}"
@@ -82,7 +82,7 @@ def colour_run(tmp_path):
     return with_head_times
 
 
-def test_evaluate_writes_an_infinite_nll_under_corruptions(colour_run, capsys):
+def test_evaluate_reports_an_infinite_nll_for_corrupted_images(colour_run, capsys):
     run = colour_run(1e9)
     assert evaluate.main([str(run), "--corruptions"]) == 0
     rows = strict((run / "evaluation" / "metrics.json").read_text())["corruptions"]["by_severity"]
@@ -90,7 +90,7 @@ def test_evaluate_writes_an_infinite_nll_under_corruptions(colour_run, capsys):
     assert capsys.readouterr().out.count("nll inf") == 5
 
 
-def test_logits_that_are_not_finite_are_one_line(colour_run, capsys):
+def test_logits_that_are_not_finite_give_a_one_line_error(colour_run, capsys):
     run = colour_run(math.nan)
     picture = next(run.parent.rglob("*.png"))
     assert evaluate.main([str(run)]) == 2
@@ -101,7 +101,7 @@ def test_logits_that_are_not_finite_are_one_line(colour_run, capsys):
     assert "expected finite logits" in capsys.readouterr().err
 
 
-def test_weights_that_become_nan_end_training_as_divergence():
+def test_training_raises_diverged_if_weights_become_nan():
     config = Config(**HUGE_STEPS | {"lr": 1e-3})
     trainer = Trainer(config, load_splits(config), torch.device("cpu"))
     trainer.step()
@@ -110,7 +110,7 @@ def test_weights_that_become_nan_end_training_as_divergence():
         trainer.finish_epoch(lambda: None)
 
 
-def test_a_final_evaluation_that_is_not_finite_is_bad_input_and_leaves_the_run_unfinished(tmp_path):
+def test_a_final_evaluation_that_is_not_finite_raises_bad_input_and_leaves_the_run_unfinished(tmp_path):
     config = Config(**HUGE_STEPS)
     splits = load_splits(config)
     model = build(config)

@@ -1,4 +1,4 @@
-"""The last layer's Laplace approximation: what laplace-torch itself predicts, from tensors that were saved."""
+"""The last-layer Laplace approximation, computed from saved tensors, agrees with laplace-torch."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ VALUES = {"width": 4, "limit_train": 300}
 
 @pytest.fixture(scope="module")
 def trained():
-    """A network trained a little, so that its curvature is neither zero nor all there is."""
+    """A network trained for 25 steps, so that both its curvature and the prior contribute to the posterior precision."""
     config = Config(model="resnet32-laplace", **VALUES)
     splits = load_splits(config)
     net = resnet_of(config, splits.spec)
@@ -40,7 +40,7 @@ def trained():
 
 @pytest.fixture(scope="module", params=["full", "kron", "diag"])
 def both(request, trained):
-    """Ours, and laplace-torch on the whole network."""
+    """Our approximation, that of laplace-torch for the same network, and 60 test images."""
     net, splits = trained
     config = Config(model="resnet32-laplace", hessian=request.param, **VALUES)
     ours = fitted(config, splits.spec, copy.deepcopy(net), splits.train).double()
@@ -56,13 +56,13 @@ def both(request, trained):
     return ours, theirs, to_unit(splits.test.pixels[:60]).double()
 
 
-def test_prior_precision_and_mean_are_those_of_laplace_torch(both):
+def test_prior_precision_and_mean_match_laplace_torch(both):
     ours, theirs, _ = both
     torch.testing.assert_close(ours.prior_precision, theirs.prior_precision.reshape(-1), rtol=1e-6, atol=0)
     torch.testing.assert_close(ours.posterior_mean, theirs.mean, rtol=1e-12, atol=0)
 
 
-def test_probit_prediction_is_that_of_laplace_torch(both):
+def test_probit_prediction_matches_laplace_torch(both):
     ours, theirs, x = both
     ours.config = ours.config.replace(predictive="probit")
     found = ours.predict_proba(x)
@@ -73,8 +73,8 @@ def test_probit_prediction_is_that_of_laplace_torch(both):
     assert (found - ours.net(ours.normalised(x)).softmax(-1)).abs().max() > 1e-3  # the variance matters
 
 
-def test_samples_have_the_mean_and_covariance_of_laplace_torch(both):
-    """4,000 samples of the logits of 60 images: 5 s.e., 1,200 comparisons, fails 1 time in 10^3 by luck of the seed."""
+def test_mean_and_covariance_of_samples_match_laplace_torch(both):
+    """4,000 samples for 60 images. 1,200 bounds of 5 standard errors fail by chance for one seed in 10^3."""
     ours, theirs, x = both
     mean, covariance = theirs._glm_predictive_distribution(ours.normalised(x))
     n = 4000
@@ -89,13 +89,13 @@ def test_samples_have_the_mean_and_covariance_of_laplace_torch(both):
     assert ((found - covariance).abs() < 6 * scale * (2 / n) ** 0.5).all()
 
 
-def test_sample_i_depends_on_the_seed_and_i_alone(both):
+def test_sample_i_depends_only_on_the_seed_and_i(both):
     ours, _, x = both
     two, five = (ours.logits(x, ours.draw(s, torch.Generator().manual_seed(9))) for s in (2, 5))
     torch.testing.assert_close(two, five[:2], rtol=0, atol=1e-12)
 
 
-def test_a_fresh_one_has_the_buffers_that_a_fitted_one_saves(both):
+def test_a_new_model_with_the_saved_buffers_of_a_fitted_one_predicts_the_same(both):
     ours, _, x = both
     again = LastLayerLaplace(ours.config, ours.spec, resnet_of(ours.config, ours.spec)).double()
     again.load_state_dict(ours.state_dict())
@@ -104,7 +104,7 @@ def test_a_fresh_one_has_the_buffers_that_a_fitted_one_saves(both):
     assert torch.equal(again.eval().predict_proba(x, 3, torch.Generator().manual_seed(1)), first)
 
 
-def test_without_the_extra_one_line_names_the_command(monkeypatch, capsys, tmp_path, small_resnet):
+def test_a_missing_extra_gives_a_one_line_error_with_the_install_command(monkeypatch, capsys, tmp_path, small_resnet):
     monkeypatch.setitem(sys.modules, "laplace", None)
     args = ["--model", "resnet32-laplace", "--laplace-of", small_resnet, "--out", tmp_path / "run"]
     assert main([str(a) for a in args]) == 2
@@ -113,7 +113,7 @@ def test_without_the_extra_one_line_names_the_command(monkeypatch, capsys, tmp_p
     assert error.count("\n") == 1
 
 
-def test_spec_of_the_digits_gives_650_numbers():
+def test_the_posterior_for_digits_has_650_dimensions():
     model = LastLayerLaplace(Config(model="resnet32-laplace", **VALUES | {"width": 16}), SPECS["digits"], resnet_of(
         Config(model="resnet32-laplace", **VALUES | {"width": 16}), SPECS["digits"]))  # fmt: skip
     assert model.posterior_scale.shape == (650, 650)

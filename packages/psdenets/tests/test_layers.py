@@ -1,4 +1,4 @@
-"""conv([h, t 1]) with the time channel folded into a map equals concatenation; the order of the weights."""
+"""Folding the time channel of conv([h, t 1]) into a map equals concatenation; the order of the flat weights."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def test_folded_time_channel_equals_concatenation_in_transposed_convolutions(see
 def test_layers_first_used_in_inference_mode_can_be_trained():
     layer = TimedConv(1, 2, 3)
     up = TimedConvTranspose(2, 2)
-    h, t = torch.zeros(1, 1, 23, 29), torch.tensor(0.5)  # a size of this test alone
+    h, t = torch.zeros(1, 1, 23, 29), torch.tensor(0.5)  # a size that no other test has put into the cache of taps
     with torch.inference_mode():
         up(t, layer(t, h)[..., ::2, ::2], (23, 29))
     up(t, layer(t, h)[..., ::2, ::2], (23, 29)).sum().backward()
@@ -68,13 +68,13 @@ def test_time_map_differs_at_the_borders_where_padding_cuts_the_kernel():
         layer.time_weight.fill_(1.0)
         layer.bias.zero_()
     out = layer(torch.tensor(2.0, **t64), torch.zeros(1, 1, 4, 4, **t64))[0, 0]
-    assert out[0, 0].item() == 2 * 4  # a corner sees four of the nine pixels
+    assert out[0, 0].item() == 2 * 4  # at a corner, four of the nine pixels are inside
     assert out[0, 1].item() == 2 * 6
     assert out[1, 1].item() == 2 * 9
 
 
 @pytest.mark.parametrize("layer", [TimedConv(2, 3), TimedConv(2, 3, 3, 2)])
-def test_gradients_reach_state_time_and_weights(layer):
+def test_gradients_of_state_time_and_weights_agree_with_finite_differences(layer):
     layer = layer.double()
     names = ("weight", "time_weight", "bias")
 
@@ -115,7 +115,7 @@ def test_flat_weights_hold_the_kernel_channels_last_then_the_time_kernel_then_th
     torch.testing.assert_close(layer(t, h, flat), expected, rtol=0, atol=1e-12)
 
 
-def test_flat_weights_of_a_transposed_convolution_hold_the_kernel_as_in_k_k_out():
+def test_flat_weights_of_a_transposed_convolution_hold_the_kernel_in_the_order_in_k_k_out():
     g = torch.Generator().manual_seed(0)
     kernel, time_kernel, bias = (torch.randn(s, generator=g, **t64) for s in ((3, 4, 3, 3), (1, 4, 3, 3), (4,)))
     h, t = torch.randn(2, 3, 3, 3, generator=g, **t64), torch.tensor(0.5, **t64)
@@ -127,7 +127,7 @@ def test_flat_weights_of_a_transposed_convolution_hold_the_kernel_as_in_k_k_out(
     assert torch.equal(layer.kernel, kernel)
 
 
-def test_a_network_converted_to_channels_last_computes_the_same():
+def test_a_layer_converted_to_channels_last_computes_the_same():
     layer = TimedConvTranspose(3, 4).double()
     h, t = torch.rand(2, 3, 3, 3, **t64), torch.tensor(0.5, **t64)
     expected = layer(t, h, (6, 6))

@@ -1,4 +1,4 @@
-"""Images and their gradients channels last in memory."""
+"""Images and their gradients are channels last in memory."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ pytestmark = pytest.mark.skipif(not enabled(), reason="plain layers leave the la
 
 
 @pytest.mark.parametrize("shape", [(2, 3, 4, 5), (2, 2, 3, 4, 5)])
-def test_the_gradient_of_images_comes_back_channels_last_with_its_values(shape):
+def test_the_gradient_of_images_is_channels_last_with_unchanged_values(shape):
     g = torch.Generator().manual_seed(0)
     h, weight = torch.randn(shape, generator=g).requires_grad_(), torch.randn(shape, generator=g)
     out = gradient_channels_last(h)
@@ -26,7 +26,7 @@ def test_the_gradient_of_images_comes_back_channels_last_with_its_values(shape):
     assert not weight.movedim(-3, -1).is_contiguous()
 
 
-def test_second_derivatives_and_vmap_work():
+def test_gradient_channels_last_supports_second_derivatives_and_vmap():
     h = torch.randn(2, 3, 4, 4, generator=torch.Generator().manual_seed(0), dtype=torch.float64).requires_grad_()
     assert torch.autograd.gradgradcheck(lambda x: gradient_channels_last(x).sin(), h)
     many = torch.vmap(torch.func.grad(lambda x: gradient_channels_last(x).square().sum()))(h.detach()[None])

@@ -1,4 +1,4 @@
-"""Likelihoods: NLL and probabilities by hand, in float64 wherever metrics are computed."""
+"""Likelihoods: NLL and probabilities equal values computed by hand; metrics use float64."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from psdenets.registries import LIKELIHOODS
 from psdenets.training.loop import Trainer
 
 
-def test_mean_nll_by_hand():
+def test_mean_nll_equals_the_value_computed_by_hand():
     # two samples, one image, two classes: p_0 = 1/2 and 4/5
     logits = torch.tensor([[[0.0, 0.0]], [[math.log(4.0), 0.0]]], dtype=torch.float64)
     expected = (math.log(2) + math.log(5 / 4)) / 2
@@ -31,7 +31,7 @@ def test_probabilities_do_not_underflow_at_a_logit_gap_of_200():
     assert metrics["nll"] == pytest.approx(200, rel=1e-12)
 
 
-def test_metrics_are_those_of_the_averaged_probabilities():
+def test_metrics_are_computed_from_the_averaged_probabilities():
     probs = np.array([[[0.2, 0.8]], [[0.9, 0.1]]])  # the mean is (0.55, 0.45)
     metrics = CATEGORICAL.metrics(probs, np.array([0]))
     assert metrics["accuracy"] == 1.0
@@ -46,7 +46,7 @@ def test_a_head_has_one_output_per_class():
 
 
 class LearnedTemperature:
-    """A likelihood of one's own with one more output than classes: the logits are divided by exp of the last one."""
+    """A custom likelihood with one more output than classes: the logits are divided by exp(last output)."""
 
     name = "learned-temperature"
 
@@ -70,7 +70,7 @@ def own_likelihood(monkeypatch):
 
 
 @pytest.mark.parametrize("model", ["psde", "odenet", "resnet32", "mfvi", "ensemble"])
-def test_a_likelihood_says_how_many_outputs_a_network_has(model, own_likelihood):
+def test_the_likelihood_determines_the_number_of_outputs_of_a_network(model, own_likelihood):
     shared = {"width": own_likelihood["width"], "likelihood": own_likelihood["likelihood"]}
     x = torch.zeros(3, 1, 8, 8)
     network = build(Config(model=model, **shared)).eval()

@@ -1,4 +1,4 @@
-"""Mean-field inference: the KL in closed form, the ELBO's gradient, and two ways to draw with one distribution."""
+"""Mean-field inference: the KL in closed form, the gradient of the ELBO, and two ways to sample."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def images(n=6):
 
 
 @given(mean=st.floats(-3, 3), log_std=st.floats(-6, 2), prior_std=st.floats(0.01, 10), n=st.integers(1, 5))
-def test_gaussian_kl_is_that_of_torch_summed(mean, log_std, prior_std, n):
+def test_gaussian_kl_equals_the_sum_of_the_kls_of_torch_distributions(mean, log_std, prior_std, n):
     m, s = torch.full((n,), mean, dtype=torch.float64), torch.full((n,), log_std, dtype=torch.float64)
     prior = Normal(torch.zeros_like(m), torch.full_like(m, prior_std))
     expected = kl_divergence(Normal(m, s.exp()), prior).sum()
@@ -67,7 +67,7 @@ def test_kl_of_a_network_is_the_sum_over_all_its_weights():
 
 
 @pytest.mark.parametrize("noise", ["weights", "local"])
-def test_gradient_of_the_elbo_is_that_of_finite_differences(noise):
+def test_gradient_of_the_elbo_agrees_with_finite_differences(noise):
     model = mean_field(noise=noise).train()
     x, labels = images(), torch.tensor([0, 1, 2, 0, 1, 2])
 
@@ -91,8 +91,8 @@ def test_gradient_of_the_elbo_is_that_of_finite_differences(noise):
             assert (ends[0] - ends[1]) / 2e-5 == pytest.approx(gradient.view(-1)[k].item(), rel=1e-6, abs=1e-8)
 
 
-def test_noise_of_outputs_has_the_distribution_that_noise_of_weights_has():
-    """One linear layer: mean and variance of logits in closed form; 20,000 draws, so a 5 s.e. bound fails 1 in 10^5."""
+def test_noise_in_outputs_and_noise_in_weights_give_logits_the_same_mean_and_variance():
+    """One linear layer, in closed form. With 20,000 draws, bounds of 5 standard errors fail for one seed in 10^5."""
     torch.manual_seed(0)
     net = nn.Sequential(nn.Flatten(), nn.Linear(16, 3)).double()
     x = images(2)
@@ -116,7 +116,7 @@ def test_noise_of_outputs_has_the_distribution_that_noise_of_weights_has():
         assert (found - expected).abs().max() < 5 / math.sqrt(n)
 
 
-def test_evaluation_draws_weights_whatever_training_does():
+def test_evaluation_samples_weights_even_if_training_samples_outputs():
     model = mean_field(noise="local").eval()
     weights = model.draw(2, at())
     assert weights.output_noise == (None, None)
@@ -127,19 +127,19 @@ def test_evaluation_draws_weights_whatever_training_does():
     assert not torch.equal(out[0], out[1])
 
 
-def test_sample_i_depends_on_the_seed_and_i_alone():
+def test_sample_i_depends_only_on_the_seed_and_i():
     model = mean_field().eval()
     three, five = (model.logits(images(), model.draw(s, at(4))) for s in (3, 5))
     assert torch.equal(three, five[:3])
 
 
-def test_hooks_are_gone_after_a_forward_pass():
+def test_hooks_are_removed_after_a_forward_pass():
     model = mean_field(noise="local").train()
     model.logits(images(), model.draw(1, at()))
     assert all(not layer._forward_hooks for layer in model.net.modules())
 
 
-def test_normalisation_layers_stay_numbers_and_vbll_draws_its_head_alone():
+def test_normalisation_layers_stay_deterministic_and_vbll_samples_only_its_head():
     net = ResNet(1, 10, (1, 1), 4)
     chosen = is_weight_or_bias_of_a_layer(net)
     assert not chosen("norm.weight")
@@ -157,7 +157,7 @@ def test_normalisation_layers_stay_numbers_and_vbll_draws_its_head_alone():
     torch.testing.assert_close(model.logits(x, weights)[1], by_hand)
 
 
-def test_mean_field_head_takes_prior_and_initial_deviation_from_the_config():
+def test_mean_field_head_takes_prior_and_initial_standard_deviation_from_the_config():
     head = build(Config(head="meanfield", prior_std=0.7, log_std=-2.0)).head
     expected = gaussian_kl(head.weight, torch.full_like(head.weight, -2.0), 0.7) + gaussian_kl(
         head.bias, torch.full_like(head.bias, -2.0), 0.7

@@ -46,7 +46,7 @@ def trained_a_little(model):
 
 @pytest.mark.parametrize("blocks", ["1", "2-1"])
 @pytest.mark.parametrize("cut", CUTS)
-def test_every_cut_gives_logits_a_kl_and_a_distribution(cut, blocks):
+def test_every_cut_gives_logits_a_kl_probabilities_and_finite_gradients(cut, blocks):
     model = trained_a_little(build(Config(**SMALL, **CUTS[cut], blocks=blocks)))
     logits, kl = model(images(), at())
     assert logits.shape == (3, 10)
@@ -70,10 +70,10 @@ def test_without_noise_all_samples_of_all_cuts_agree_with_the_ode(cut):
     probs = trained_a_little(build(Config(**SMALL, **quiet, **CUTS[cut]))).predict_proba(
         images(), 3, return_samples=True
     )
-    torch.testing.assert_close(probs, ode.expand(3, -1, -1), rtol=0, atol=1e-5)  # other steps at 1/4 round otherwise
+    torch.testing.assert_close(probs, ode.expand(3, -1, -1), rtol=0, atol=1e-5)  # rounding depends on the grid
 
 
-def test_resets_and_horizontal_cuts_agree_among_samples_without_noise():
+def test_without_noise_all_samples_of_resets_and_horizontal_cuts_agree():
     for cut in ("fixed", "learned", "horizontal", "both"):
         model = trained_a_little(build(Config(**SMALL, **CUTS[cut], sigma=1e-12)))
         probs = model.predict_proba(images(), 3, return_samples=True)
@@ -83,7 +83,7 @@ def test_resets_and_horizontal_cuts_agree_among_samples_without_noise():
 @pytest.mark.parametrize("steps", [3, 4, 6])
 @pytest.mark.parametrize("cut", [cut for cut in CUTS if cut != "none"])
 def test_noise_reaches_the_predictions_of_every_noisy_cut(cut, steps):
-    """With one noisy Euler step that ends at t = 1 or at a reset, h would begin no step with noisy weights."""
+    """If the only noisy Euler step ended at t = 1 or at a reset, no step of h would use noisy weights."""
     few = steps == 3 and cut == "three phases"
     model = build(Config(**{**SMALL, "steps": steps}, **CUTS[cut], sigma=1.0))
     probs = model.predict_proba(images(), 3, at(), return_samples=True)
@@ -91,27 +91,27 @@ def test_noise_reaches_the_predictions_of_every_noisy_cut(cut, steps):
     assert probs.std(0).max() > 1e-6  # rounding would give 1e-8
 
 
-def test_one_noisy_step_at_the_end_of_depth_is_not_seen():
-    """The partner of the test above: what --sde-steps 1 does."""
+def test_a_single_noisy_step_at_the_end_of_depth_does_not_affect_predictions():
+    """The counterpart of the test above: the effect of --sde-steps 1."""
     model = build(Config(**{**SMALL, "steps": 3}, cut="vertical", ratio=0.25, sigma=1.0, sde_steps=1))
     probs = model.predict_proba(images(), 3, at(), return_samples=True)
     assert torch.equal(probs[0], probs[1])
 
 
-def test_order_decides_which_end_of_depth_is_noisy():
+def test_order_determines_which_end_of_depth_is_noisy():
     """The published code parsed --ode-first and never passed it on."""
     first, last = (cuts_of(Config(order=order, ratio=0.25))[0] for order in ("sde-first", "ode-first"))
     assert (first.t1, first.t2) == (0.0, 0.25)
     assert (last.t1, last.t2) == (0.75, 1.0)
     path = build(Config(**SMALL, order="ode-first", ratio=0.25)).draw(50, at()).paths[0]
     assert path.times[6] == 0.75
-    assert torch.equal(path.w[:, 6], path.w[:1, 6].expand(50, -1))  # all samples alike
+    assert torch.equal(path.w[:, 6], path.w[:1, 6].expand(50, -1))  # the same in all samples
     assert path.w[:, 7].std(0).min() > 0
     path = build(Config(**SMALL, order="sde-first", ratio=0.25)).draw(50, at()).paths[0]
     assert path.w[:, 1].std(0).min() > 0
 
 
-def test_ratio_is_of_depth_and_share_is_of_weights():
+def test_ratio_refers_to_depth_and_share_to_weights():
     """The published code used one number for both."""
     cut = cuts_of(Config(cut="both", ratio=0.2, share=0.7))[0]
     assert (cut.t1, cut.t2, cut.stochastic) == (0.8, 1.0, 0.7)
@@ -120,8 +120,8 @@ def test_ratio_is_of_depth_and_share_is_of_weights():
     assert len(process.S) == round(0.7 * process.d)
 
 
-def test_kappa_follows_the_noisy_share():
-    """The published code kept kappa = 1e-4 / 0.1 whatever the ratio."""
+def test_kappa_is_inversely_proportional_to_the_noisy_share():
+    """The published code used kappa = 1e-4 / 0.1 for every ratio."""
     assert Config(ratio=0.1, kappa_base=1e-4).system.kl_weight == pytest.approx(1e-3, rel=1e-12)
     assert Config(ratio=0.5, kappa_base=1e-4).system.kl_weight == pytest.approx(2e-4, rel=1e-12)
     assert Config(t1=0.2, t2=0.4, kappa_base=1e-4).system.kl_weight == pytest.approx(5e-4, rel=1e-12)
@@ -129,7 +129,7 @@ def test_kappa_follows_the_noisy_share():
     assert Config(ratio=0.1, kappa=0.25).system.kl_weight == 0.25
 
 
-def test_network_scope_deals_one_window_to_the_blocks():
+def test_network_scope_divides_one_window_among_the_blocks():
     cuts = cuts_of(Config(t1=0.25, t2=0.75, blocks="2-2", scope="network", at_t2="learned"))
     assert [cut.deterministic for cut in cuts] == [True, False, False, True]
     assert [(cut.t1, cut.t2) for cut in cuts[1:3]] == [(0.0, 1.0), (0.0, 1.0)]
@@ -155,7 +155,7 @@ def test_under_network_scope_the_deterministic_prefix_is_computed_once():
     assert model.logits(images(), weights).shape == (4, 3, 10)
 
 
-def test_a_deterministic_block_after_a_noisy_one_carries_each_sample():
+def test_a_deterministic_block_after_a_noisy_one_processes_every_sample():
     config = Config(**SMALL, blocks="2", order="sde-first", ratio=0.25, scope="network")
     model = trained_a_little(build(config)).double()
     weights = model.draw(3, at())
@@ -166,11 +166,11 @@ def test_a_deterministic_block_after_a_noisy_one_carries_each_sample():
         torch.testing.assert_close(together[i], alone, rtol=0, atol=1e-12)
 
 
-def test_sample_i_depends_on_the_seed_and_i_alone():
+def test_sample_i_depends_only_on_the_seed_and_i():
     model = trained_a_little(build(Config(**SMALL, cut="full", blocks="2-1", head="meanfield")))
     few = model.predict_proba(images(), 2, at(3), return_samples=True)
     many = model.predict_proba(images(), 5, at(3), return_samples=True)
-    torch.testing.assert_close(few, many[:2], rtol=0, atol=1e-6)  # one image batch or another inside a convolution
+    torch.testing.assert_close(few, many[:2], rtol=0, atol=1e-6)  # rounding depends on the batch size
 
 
 def test_predictions_do_not_depend_on_the_batch_size():
@@ -180,7 +180,7 @@ def test_predictions_do_not_depend_on_the_batch_size():
     torch.testing.assert_close(whole, parts, rtol=0, atol=1e-12)
 
 
-def test_probabilities_are_averaged_not_log_probabilities():
+def test_probabilities_are_averaged_instead_of_log_probabilities():
     """The published code averaged log-probabilities, which do not add up to 1 for two samples or more."""
     model = trained_a_little(build(Config(**SMALL, cut="full", sigma=1.0)))
     samples = model.predict_proba(images(), 8, at(), return_samples=True)
@@ -190,7 +190,7 @@ def test_probabilities_are_averaged_not_log_probabilities():
 
 
 @pytest.mark.parametrize("steps", [1, 3, 8])
-def test_a_residual_network_is_the_euler_flow_bit_for_bit(steps):
+def test_a_deterministic_block_equals_a_residual_network_bit_for_bit(steps):
     model = trained_a_little(build(Config(**{**SMALL, "steps": steps}, cut="none"))).double()
     block = model.deep_blocks[0]
     path = block.draw(1, at())
@@ -207,7 +207,7 @@ def test_gain_scales_the_initial_weights():
     torch.testing.assert_close(scaled, 3 * plain, rtol=0, atol=0)
 
 
-def test_parameter_counts_of_the_papers_networks():
+def test_parameter_counts_match_the_papers_networks():
     meanfield = {"head": "meanfield"}
     from psdenets import preset
 
@@ -226,18 +226,18 @@ def test_scales_halve_the_image_and_quadruple_the_channels():
     assert block_shapes(config, spec) == [(3, 32, 32)] * 2 + [(12, 16, 16)] * 2 + [(48, 8, 8)] * 2
 
 
-def test_a_size_that_cannot_be_halved_is_an_error_that_names_it():
+def test_the_error_for_an_image_that_cannot_be_halved_names_its_size():
     spec = ImageSpec(1, 28, 30, ("a", "b"), (0.0,), (1.0,))
     with pytest.raises(BadInput, match=r"multiples of 4 .* got images of 1 x 28 x 30"):
         Classifier(Config(blocks="1-1-1", squeeze_input=0), spec)
 
 
-def test_normalisation_belongs_to_the_model():
+def test_the_model_normalises_its_images():
     spec = ImageSpec(1, 8, 8, ("a", "b"), (0.25,), (0.5,))
     model = Classifier(Config(**SMALL, squeeze_input=0, augment_channels=2), spec)
     h = model.prepare(torch.full((1, 1, 8, 8), 0.75))
     assert h[0, 0].unique().tolist() == [1.0]
-    assert h[0, 1:].abs().max() == 0  # zero channels are added after it
+    assert h[0, 1:].abs().max() == 0  # zero channels are added after normalisation
 
 
 @pytest.mark.parametrize(
@@ -251,12 +251,12 @@ def test_normalisation_belongs_to_the_model():
         (torch.zeros(0, 1, 8, 8), "at least one image"),
     ],
 )
-def test_wrong_images_are_refused(x, message):
+def test_invalid_images_are_refused(x, message):
     with pytest.raises(BadInput, match=message):
         build(Config(**SMALL))(x)
 
 
-def test_mean_field_kl_is_the_closed_form_of_torch_distributions():
+def test_mean_field_kl_equals_that_of_torch_distributions():
     head = MeanFieldHead(5, 3, at()).double()
     normal = torch.distributions.Normal
     expected = (
@@ -293,8 +293,8 @@ def test_gradient_modes_agree_with_backpropagation(gradient):
 
 @pytest.mark.parametrize("method", ["euler", "midpoint", "reversible_heun"])
 @pytest.mark.parametrize("cut", CUTS)
-def test_samples_in_groups_predict_what_all_at_once_predict(cut, method, monkeypatch):
-    """Groups of one sample, with the way that samples share computed once."""
+def test_samples_in_groups_give_the_same_predictions_as_all_at_once(cut, method, monkeypatch):
+    """Groups of one sample; the prefix that samples share is computed once."""
     config = Config(**SMALL, **CUTS[cut], blocks="1-2", hidden_method=method, head="meanfield")
     model = trained_a_little(build(config)).double()
     x = images(5).double()
@@ -307,10 +307,10 @@ def test_samples_in_groups_predict_what_all_at_once_predict(cut, method, monkeyp
     found = model.predict_proba(x, 4, at(3), return_samples=True, batch_size=2)
     # drifts of one sample and of four are summed in another order
     torch.testing.assert_close(found, expected, rtol=0, atol=1e-12)
-    assert len(calls) == 3  # one for each batch of images, not for each group of samples
+    assert len(calls) == 3  # one per batch of images, not per group of samples
 
 
-def test_what_samples_share_is_bit_equal_to_what_each_computes():
+def test_sharing_the_prefix_does_not_change_a_bit_of_the_logits():
     model = trained_a_little(build(Config(**SMALL, **CUTS["network"], blocks="2-2")))
     weights = model.draw(3, at(1))
     with torch.no_grad():
@@ -318,14 +318,14 @@ def test_what_samples_share_is_bit_equal_to_what_each_computes():
         assert (state.block, state.prefix.steps) == (
             3,
             1,
-        )  # three blocks without noise, and Euler's first step of the last
+        )  # three blocks without noise, and the first Euler step of the last block
         assert torch.equal(model.rest(state, weights), model.logits(images(), weights))
 
 
 @pytest.mark.parametrize(("dtype", "atol"), [(torch.float64, 1e-12), (torch.float32, 1e-5)])
 @pytest.mark.parametrize("cut", ["ode-first", "network", "horizontal", "fixed"])
-def test_ten_samples_at_once_are_ten_separate_passes(cut, dtype, atol):
-    """The way that samples share is computed once; each separate pass computes all of it."""
+def test_ten_samples_at_once_equal_ten_separate_passes(cut, dtype, atol):
+    """With ten samples at once, the prefix is computed once; each separate pass computes it again."""
     model = trained_a_little(build(Config(**SMALL, **CUTS[cut], blocks="2-1"))).to(dtype)
     x = images().to(dtype)
     weights = model.draw(10, at(1))
@@ -336,7 +336,7 @@ def test_ten_samples_at_once_are_ten_separate_passes(cut, dtype, atol):
     assert (together[0] - together[1]).abs().max() > 1e-4
 
 
-def test_a_block_without_noise_holds_one_path_for_all_samples():
+def test_a_block_without_noise_stores_one_path_for_all_samples():
     model = build(Config(**SMALL, **CUTS["network"], blocks="2-2"))
     quiet, noisy = model.draw(50, at()).paths[0], model.draw(50, at()).paths[-1]
     assert quiet.w.shape == noisy.w.shape[:1] + quiet.w.shape[1:]

@@ -1,4 +1,4 @@
-"""The networks under the baselines: sizes of the literature, and dynamics that agree with those of the PSDE-BNN."""
+"""Networks of the baselines: sizes as in the literature, and dynamics that agree with those of the PSDE-BNN."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def images(n=5, seed=0):
     return torch.rand(n, 1, 8, 8, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
 
 
-def test_resnet32_has_the_layers_and_weights_of_the_literature():
+def test_resnet32_has_the_numbers_of_layers_and_weights_in_the_literature():
     net = ResNet(3, 10)
     layers = [layer for layer in net.modules() if isinstance(layer, nn.Conv2d | nn.Linear)]
     assert len(layers) == 32
@@ -36,14 +36,14 @@ def test_resnet_shortcut_keeps_every_second_pixel_and_pads_with_zeros():
     net = ResNet(1, 10, (1, 1), width=4, norm="none").double()
     block = net.blocks[1]
     h = torch.rand(2, 4, 6, 6, dtype=torch.float64)
-    out = block(h)  # its second convolution begins at zero
+    out = block(h)  # its second convolution is initialised to zero
     assert out.shape == (2, 8, 3, 3)
     assert torch.equal(out[:, 2:6], h[:, :, ::2, ::2])
     assert out[:, :2].abs().max() == out[:, 6:].abs().max() == 0
 
 
 @pytest.mark.parametrize("norm", ["batch", "group", "none"])
-def test_resnet_learns_one_batch_with_and_without_normalisation(norm):
+def test_resnet_fits_one_batch_with_and_without_normalisation(norm):
     torch.manual_seed(0)
     net = ResNet(1, 10, (1, 1, 1), width=8, norm=norm)
     x, labels = torch.rand(20, 1, 8, 8), torch.arange(20) % 10
@@ -56,16 +56,16 @@ def test_resnet_learns_one_batch_with_and_without_normalisation(norm):
     assert loss.item() < 0.1  # measured: below 0.02; a network that ignores its input stays at log 10 = 2.3
 
 
-def test_convnet_refuses_images_that_vanish():
+def test_convnet_refuses_images_too_small_for_its_scales():
     assert ConvNet((1, 8, 8), 10, (1, 1, 1), 4).head.in_features == 16
     with pytest.raises(BadInput, match="4 scales can halve, got 8 x 8"):
         ConvNet((1, 8, 8), 10, (1, 1, 1, 1), 4)
 
 
-# torchdiffeq's rk4 is the 3/8 rule, ours the classical one: of one order, not one scheme
+# torchdiffeq's rk4 is the 3/8 rule, ours the classical one: the same order, but a different scheme
 @pytest.mark.parametrize(("method", "atol"), [("euler", 1e-12), ("midpoint", 1e-12), ("rk4", 1e-5)])
-def test_odenet_is_the_deterministic_psde_with_weights_that_stand_still(method, atol):
-    """theta = 0 and a fresh f_q, whose last layer is zero, leave dw = 0: two solvers, one network."""
+def test_odenet_equals_the_deterministic_psde_with_constant_weights(method, atol):
+    """With theta = 0 and an untrained f_q, whose last layer is zero, dw = 0: the same network, solved in two ways."""
     shared = {"blocks": "1-1", "width": 6, "steps": 4, "hidden_method": method, "gain": 2.0}
     ode = odenet_of(config_of("odenet", **shared), DIGITS).double()
     psde = build(Config(cut="none", theta=0.0, **shared)).double()
@@ -76,7 +76,7 @@ def test_odenet_is_the_deterministic_psde_with_weights_that_stand_still(method, 
     assert kl.item() == 0
 
 
-def test_adaptive_odenet_meets_the_fine_grid():
+def test_adaptive_odenet_agrees_with_a_fine_grid():
     coarse = {"width": 6, "gain": 3.0}
     fine = odenet_of(config_of("odenet", steps=100, hidden_method="rk4", **coarse), DIGITS).double()
     expected = fine(images())
@@ -88,7 +88,7 @@ def test_adaptive_odenet_meets_the_fine_grid():
     assert errors[1e-9] < errors[1e-3] < 0.1
 
 
-def test_odenet_begins_with_the_same_weights_for_a_seed_and_leaves_the_global_numbers_alone():
+def test_initial_weights_of_odenet_depend_only_on_the_seed_and_global_state_is_unchanged():
     torch.manual_seed(3)
     before = torch.get_rng_state()
     first, again, other = (odenet_weights(seed) for seed in (0, 0, 1))
@@ -103,7 +103,7 @@ def odenet_weights(seed):
     return list(net.parameters())
 
 
-def test_a_resnet_takes_any_image_that_a_flow_would_refuse():
+def test_a_resnet_accepts_image_sizes_that_a_flow_would_refuse():
     spec = ImageSpec(3, 9, 7, ("a", "b"), (0.5,) * 3, (0.25,) * 3)
     model = build(config_of("resnet32", dataset="imagefolder"), spec).eval()
     assert model(torch.rand(2, 3, 9, 7))[0].shape == (2, 2)

@@ -1,4 +1,4 @@
-"""The factors: 2 kappa of the path KL, 1 of the head's, 1 / n_train of both; a mean of NLLs over images and samples."""
+"""Factors of the loss: 2 kappa / n_train for the path KL, 1 / n_train for the head's KL; the NLL is a mean over images and samples."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from psdenets.training.objective import kappa_at, objective
 from psdenets.training.schedules import rate
 
 
-def test_loss_by_hand():
+def test_loss_equals_the_value_computed_by_hand():
     # two samples, one image, two classes: p_0 = 1/2 and 4/5
     logits = torch.tensor([[[0.0, 0.0]], [[math.log(4.0), 0.0]]], dtype=torch.float64)
     loss = objective(
@@ -30,7 +30,7 @@ def test_loss_by_hand():
 
 
 @pytest.mark.parametrize("kappa", [0.0, 1e-3, 0.5, 2.0])
-def test_the_kl_of_the_head_has_the_weight_1_over_n_whatever_kappa_is(kappa):
+def test_the_kl_of_the_head_has_the_weight_1_over_n_for_every_kappa(kappa):
     logits, labels, zero = torch.zeros(1, 1, 2), torch.tensor([0]), torch.zeros(())
     without, with_head = (
         objective(CATEGORICAL.mean_nll(logits, labels), zero[None], head, kappa, 10).loss for head in (zero, zero + 7)
@@ -38,8 +38,8 @@ def test_the_kl_of_the_head_has_the_weight_1_over_n_whatever_kappa_is(kappa):
     assert (with_head - without).item() == pytest.approx(7 / 10, rel=1e-6)  # float32; kappa / n would give 0.7 * kappa
 
 
-def test_kappa_one_half_is_the_exact_elbo():
-    """n * loss = -E log p(D | w) + KL(q || p), with the KL as the path and the head state it."""
+def test_with_kappa_one_half_the_loss_is_the_exact_negative_elbo():
+    """n * loss = -E log p(D | w) + KL(q || p), with the KL of the path computed by hand."""
     model = build(Config(width=4, steps=4, drift="1-4-1", cut="full", head="meanfield")).double()
     g = torch.Generator().manual_seed(0)
     with torch.no_grad():
@@ -77,12 +77,12 @@ def test_mean_over_images_does_not_depend_on_how_they_are_batched():
     assert whole.item() == pytest.approx(sum(h.item() for h in halves) / 2, rel=1e-6)
 
 
-def test_kappa_rises_linearly_and_stays():
+def test_kappa_rises_linearly_and_then_stays_constant():
     assert [kappa_at(e, 0.5, 4.0) for e in (0, 1, 4, 9)] == [0.0, 0.125, 0.5, 0.5]
     assert kappa_at(0, 0.5, 0.0) == 0.5
 
 
-def test_schedules_at_their_corners():
+def test_schedules_have_the_correct_rates_at_start_middle_and_end():
     assert [rate("constant", p) for p in (0, 0.5, 1)] == [1, 1, 1]
     assert [rate("cosine", p) for p in (0, 0.5, 1)] == pytest.approx([1, 0.5, 0], abs=1e-12)
     assert [rate("one-cycle", p) for p in (0, 0.3, 1)] == pytest.approx([0.04, 1, 1e-4], abs=1e-12)

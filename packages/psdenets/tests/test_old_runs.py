@@ -18,7 +18,7 @@ from psdenets.train import main as train
 
 STORED = Path(__file__).parent / "format2"
 RUNS = ("psde", "odenet")
-ROUNDING = 1e-5  # float32 networks, summed in another order by other kernels and solvers
+ROUNDING = 1e-5  # float32; other kernels and solvers add the same terms in a different order
 
 
 @pytest.fixture(params=RUNS)
@@ -41,7 +41,7 @@ def test_an_old_run_predicts_the_recorded_probabilities(old_run):
     assert {name: stored[name] for name in found.metrics()} == pytest.approx(found.metrics(), rel=1e-4)
 
 
-def test_an_old_run_is_evaluated_to_its_recorded_metrics(old_run):
+def test_evaluating_an_old_run_gives_its_recorded_metrics(old_run):
     assert evaluate.main([str(old_run)]) == 0
     metrics = json.loads((old_run / "evaluation" / "metrics.json").read_text())["metrics"]
     stored = json.loads((old_run / "metrics.json").read_text())

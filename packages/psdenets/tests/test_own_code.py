@@ -1,4 +1,4 @@
-"""A hidden drift, a prior, a likelihood and a data set from a Python file of one's own, through all commands."""
+"""All commands work with a hidden drift, a prior, a likelihood and a data set from the user's own Python file."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ BRIEF = ["--epochs", "1", "--width", "4", "--drift", "1-4-1", "--batch-size", "3
 
 @pytest.fixture
 def own(tmp_path, monkeypatch):
-    """A directory with mynets.py in it, which is the current one."""
+    """The current directory, with mynets.py in it."""
     (tmp_path / "mynets.py").write_text(CODE)
     monkeypatch.chdir(tmp_path)
     monkeypatch.delitem(sys.modules, "mynets", raising=False)
@@ -83,13 +83,13 @@ def forget():
 
 
 def elsewhere(path, monkeypatch):
-    """Another current directory, as a later session has it."""
+    """Change to a new directory and forget mynets, as in a later session."""
     path.mkdir()
     monkeypatch.chdir(path)
     forget()
 
 
-def test_own_code_goes_through_all_commands(own, monkeypatch, capsys):
+def test_all_commands_work_with_the_users_own_code(own, monkeypatch, capsys):
     run = own / "run"
     assert main([*OWN, *BRIEF, "--out", str(run)]) == 0
     config = json.loads((run / "config.json").read_text())
@@ -115,7 +115,7 @@ def test_own_code_goes_through_all_commands(own, monkeypatch, capsys):
     assert set(json.loads(capsys.readouterr().out)["probabilities"]) == {"zero", "one", "two"}
 
 
-def test_a_run_with_own_code_is_resumed_to_the_same_bytes(own, monkeypatch):
+def test_a_resumed_run_with_the_users_own_code_ends_with_the_same_bytes(own, monkeypatch):
     whole, cut = own / "whole", own / "cut"
     flags = [*OWN, *BRIEF, "--epochs", "2"]
     assert main([*flags, "--out", str(whole)]) == 0
@@ -139,8 +139,8 @@ def test_a_run_with_own_code_is_resumed_to_the_same_bytes(own, monkeypatch):
 
 
 @pytest.mark.parametrize("recorded", [True, False], ids=["with its file", "without"])
-def test_a_run_directory_executes_nothing_without_consent(recorded, own, capsys):
-    """A run directory may come from somebody else: neither its references nor its files are imported."""
+def test_no_code_of_a_run_directory_is_executed_without_consent(recorded, own, capsys):
+    """A run directory may come from someone else, so neither its references nor its files are imported."""
     run = own / "run"
     assert main(["--f-h", "mynets:Drift", *BRIEF, "--limit-train", "64", "--out", str(run)]) == 0
     witness = own / "executed"
@@ -172,7 +172,7 @@ def test_changed_code_is_not_executed_even_with_consent(own):
     assert not (own / "executed").exists()
 
 
-def test_code_that_changed_or_is_gone_is_refused_in_one_line(own, monkeypatch, capsys):
+def test_code_that_has_changed_or_is_missing_gives_a_one_line_error(own, monkeypatch, capsys):
     run = own / "run"
     assert main(["--f-h", "mynets:Drift", *BRIEF, "--limit-train", "64", "--out", str(run)]) == 0
     elsewhere(own / "other", monkeypatch)
@@ -186,7 +186,7 @@ def test_code_that_changed_or_is_gone_is_refused_in_one_line(own, monkeypatch, c
     line = capsys.readouterr().err
     assert line.count("\n") == 1
     assert f"expected a module mynets for 'mynets', found none in {own / 'other'}" in line
-    # a file of the same name in the current directory stands in for it, if it has the same content
+    # a file with the same name and content in the current directory is used instead
     (own / "other" / "mynets.py").write_text(CODE)
     assert load(run, allow_code=True).config.system.flow.block == "mynets:Drift"
 
@@ -212,7 +212,7 @@ def test_code_that_changed_or_is_gone_is_refused_in_one_line(own, monkeypatch, c
         (["--prior", "brownian", "--theta", "2"], "expected --theta with --prior ou"),
     ],
 )
-def test_a_mistake_in_a_reference_is_one_line(flags, message, own, capsys):
+def test_a_mistake_in_a_reference_gives_a_one_line_error(flags, message, own, capsys):
     (own / "broken.py").write_text("1 / 0\n")
     assert main([*flags, "--out", "run"]) == 2
     error = capsys.readouterr().err
@@ -221,8 +221,8 @@ def test_a_mistake_in_a_reference_is_one_line(flags, message, own, capsys):
     assert not (own / "run").exists()
 
 
-def test_two_runs_may_have_files_of_the_same_name(tmp_path, monkeypatch):
-    """In one process, each run gets the code of its own file, inside a package as well."""
+def test_two_runs_may_refer_to_different_files_of_the_same_name(tmp_path, monkeypatch):
+    """In one process, each run gets the code of its own file, even if the file is in a package."""
     monkeypatch.chdir(tmp_path)
     for name, value in (("a", 1), ("b", 2)):
         (tmp_path / name / "pack").mkdir(parents=True)
@@ -241,7 +241,7 @@ def test_two_runs_may_have_files_of_the_same_name(tmp_path, monkeypatch):
     assert values == [1, 2, 1]
 
 
-def test_resolve_takes_any_module():
+def test_resolve_imports_any_module():
     assert resolve("math:pi") == pytest.approx(np.pi)
 
 
@@ -266,7 +266,7 @@ def test_any_scheme_of_sdeweights_integrates_the_weights(schemes, own):
     assert torch.allclose(path.w, euler.w, atol=1e-6) == (schemes == ("euler", "euler"))
 
 
-def test_a_data_set_of_ones_own_is_split_like_any_other(own):
+def test_the_users_own_data_set_is_split_like_any_other(own):
     config = Config(dataset="mynets:load")
     splits = load_splits(config)
     assert splits.spec.size == "1 x 8 x 8"

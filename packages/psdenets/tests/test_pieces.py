@@ -44,7 +44,7 @@ def gradients(model, loss):
 
 @pytest.mark.parametrize("size", [1, 3, 4, 7])
 @pytest.mark.parametrize("cut", CUTS)
-def test_the_gradient_in_pieces_is_that_of_the_batch(cut, size):
+def test_the_gradient_in_micro_batches_equals_that_of_the_batch(cut, size):
     config = Config(width=4, steps=8, drift="1-4-1", samples=2, head="meanfield", **CUTS[cut])
     model = moved(config)
     g = torch.Generator().manual_seed(0)
@@ -62,7 +62,7 @@ def test_the_gradient_in_pieces_is_that_of_the_batch(cut, size):
     assert any(b.abs().max() > 1e-3 for b in expected)
 
 
-def test_training_in_pieces_ends_with_the_same_weights_as_with_whole_batches():
+def test_training_in_micro_batches_ends_with_the_same_weights_as_with_whole_batches():
     config = Config(width=4, steps=4, drift="1-4-1", batch_size=16, limit_train=64, limit_test=10, cut="full")
     ends = []
     for piece in (None, 5, 16, 99):
@@ -73,17 +73,17 @@ def test_training_in_pieces_ends_with_the_same_weights_as_with_whole_batches():
         # Adam divides by the root of a squared gradient, which magnifies rounding of the smallest gradients
         torch.testing.assert_close(weights, ends[0][0], rtol=0, atol=1e-3)
         assert [r.nll for r in reports] == pytest.approx([r.nll for r in ends[0][1]], rel=1e-4)
-    assert torch.equal(ends[2][0], ends[0][0])  # a piece of the size of the batch is the whole batch
+    assert torch.equal(ends[2][0], ends[0][0])  # a micro-batch as large as the batch is the whole batch
     assert torch.equal(ends[3][0], ends[0][0])
 
 
 @pytest.mark.parametrize(("gradient", "steps"), [("backprop", 16), ("checkpoint", 8), ("adjoint", 2 * 17 / 16)])
 @pytest.mark.parametrize("samples", [1, 3])
-def test_the_bytes_kept_per_image_are_counted_from_the_graph(gradient, steps, samples):
+def test_the_bytes_kept_per_image_agree_with_a_count_by_hand(gradient, steps, samples):
     """Per step and sample, two numbers for each activation (strided: 64 + 16 + 64 pixels of four channels) and h itself.
 
-    Checkpointing keeps the states of four segments and the four steps of one; the adjoint one step forward and one
-    backward. The scheme of the adjoint evaluates f_h 17 times in 16 steps.
+    Checkpointing keeps the states of four segments and the four steps of one of them; the adjoint keeps one step forward
+    and one backward. The scheme of the adjoint evaluates f_h 17 times in 16 steps.
     """
     config = Config(width=4, steps=16, drift="1-4-1", activation="softplus", squeeze_input=0, augment_channels=0,
                     cut="full", gradient=gradient, samples=samples)  # fmt: skip
@@ -92,7 +92,7 @@ def test_the_bytes_kept_per_image_are_counted_from_the_graph(gradient, steps, sa
 
 
 @pytest.mark.parametrize("name", ["mnist-ode-first", "cifar10-ode-first", "cifar10-cpu-ode-first"])
-def test_pieces_of_a_preset_keep_two_gigabytes_at_most(name):
+def test_micro_batches_of_a_preset_keep_at_most_two_gigabytes(name):
     config = preset(name)
     kept = kept_by_an_image(config, SPECS[config.dataset])
     size = size_for(128, kept)
@@ -102,13 +102,13 @@ def test_pieces_of_a_preset_keep_two_gigabytes_at_most(name):
 
 @pytest.mark.parametrize("batch", [1, 10, 128])
 @pytest.mark.parametrize("kept", [0, 1, 700_000_000, 1_980_000_000, 10**12])
-def test_a_piece_fits_or_is_one_image(batch, kept):
+def test_a_micro_batch_keeps_at_most_two_gigabytes_or_is_one_image(batch, kept):
     size = size_for(batch, kept)
     assert size == 1 or size * kept <= 2e9
     assert 1 <= size <= batch
 
 
-def test_a_network_that_diverges_at_once_is_reported_by_its_first_step():
+def test_a_network_that_diverges_immediately_is_reported_in_its_first_step():
     config = Config(
         width=4, steps=4, drift="1-4-1", batch_size=16, limit_train=64, limit_test=10, cut="full", gain=1e30
     )
@@ -117,13 +117,13 @@ def test_a_network_that_diverges_at_once_is_reported_by_its_first_step():
         trainer.step()
 
 
-def test_a_piece_of_nothing_is_refused():
+def test_a_micro_batch_of_zero_images_is_refused():
     with pytest.raises(BadInput, match="expected --piece at least 1, got 0"):
         Config(piece=0)
 
 
-@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="the setting is glibc's")
-def test_freed_memory_is_kept_and_not_taken_from_the_system_again():
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="only glibc has this setting")
+def test_freed_memory_is_reused_instead_of_returned_to_the_system():
     script = """
 import resource, sys, torch
 from psdenets.models.likelihoods import CATEGORICAL
@@ -145,9 +145,9 @@ print(faults)
         for how in ("keep", "plain")
     )
     assert kept < 100  # four blocks are 65,536 pages
-    assert plain > 10 * kept  # without the setting they are taken from the system again
+    assert plain > 10 * kept  # without the setting, all of them are requested from the system again
 
 
-def test_variables_that_set_the_allocator_take_precedence(monkeypatch):
+def test_environment_variables_of_the_allocator_take_precedence(monkeypatch):
     monkeypatch.setenv("MALLOC_MMAP_MAX_", "10")
     assert not keep_freed_memory()

@@ -1,4 +1,4 @@
-"""PSDENETS_PLAIN=1 replaces every fast layer by PyTorch's own operations; results agree to rounding."""
+"""PSDENETS_PLAIN=1 replaces every fast layer with PyTorch's own operations; results agree up to rounding."""
 
 from __future__ import annotations
 
@@ -53,22 +53,22 @@ def logits_and_gradients(config):
     return logits.detach(), gradients, fast_functions(logits)
 
 
-@pytest.mark.skipif(not enabled(), reason="there is nothing to compare with")
+@pytest.mark.skipif(not enabled(), reason="fast layers are switched off")
 @pytest.mark.parametrize("config", CONFIGS, ids=lambda c: f"{c.system.flow.block}-{c.system.flow.activation}")
-def test_plain_and_fast_networks_agree_to_rounding(config, request):
+def test_plain_and_fast_networks_agree_up_to_rounding(config, request):
     logits, gradients, _ = logits_and_gradients(config)
     request.getfixturevalue("plain")
     plain_logits, plain_gradients, functions = logits_and_gradients(config)
     assert functions == set()
-    torch.testing.assert_close(logits, plain_logits, rtol=0, atol=1e-11)  # sums of some hundred terms in another order
+    torch.testing.assert_close(logits, plain_logits, rtol=0, atol=1e-11)  # sums of a few hundred terms in another order
     assert gradients.keys() == plain_gradients.keys()
     for name, gradient in gradients.items():
         scale = max(1.0, plain_gradients[name].abs().max().item())
         torch.testing.assert_close(gradient / scale, plain_gradients[name] / scale, rtol=0, atol=1e-11)
 
 
-@pytest.mark.skipif(not enabled(), reason="the plain versions are selected for the whole process")
-def test_fast_functions_are_used_unless_the_switch_is_on():
+@pytest.mark.skipif(not enabled(), reason="fast layers are switched off")
+def test_fast_functions_are_used_by_default():
     _, _, functions = logits_and_gradients(CONFIGS[0])
     assert functions == {"_Add", "_Softplus", "_ToThin", "_ToWide", "_ChannelsLastGradient"}
 
@@ -82,19 +82,19 @@ def test_plain_networks_compile_nothing_and_need_no_compiler(monkeypatch):
 
 
 @pytest.mark.usefixtures("plain")
-def test_plain_training_leaves_the_allocator_alone():
+def test_plain_training_does_not_change_the_allocator():
     assert not keep_freed_memory()
 
 
 @pytest.mark.parametrize(("value", "expected"), [("1", "False"), ("0", "True"), ("", "True")])
-def test_the_environment_variable_is_the_switch(value, expected):
+def test_the_environment_variable_switches_fast_layers_off(value, expected):
     script = "from psdenets.nn.fast.switch import enabled; print(enabled())"
     env = {**os.environ, "PSDENETS_PLAIN": value}
     done = subprocess.run([sys.executable, "-c", script], env=env, capture_output=True, text=True, check=True)
     assert done.stdout.strip() == expected
 
 
-@pytest.mark.skipif(not enabled(), reason="this is that run")
+@pytest.mark.skipif(not enabled(), reason="this run already has plain layers")
 def test_the_core_of_the_suite_passes_with_plain_layers():
     env = {**os.environ, "PSDENETS_PLAIN": "1"}
     words = [sys.executable, "-m", "pytest", "-q", "-x", "-m", "not deep", "-p", "no:cacheprovider", "-p", "no:xdist"]

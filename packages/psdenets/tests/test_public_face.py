@@ -30,7 +30,7 @@ def test_without_a_command_all_commands_are_listed(argv, capsys):
     assert all(any(line.split()[:1] == [name] for line in lines) for name in COMMANDS)
 
 
-def test_an_unknown_command_is_one_line_with_a_suggestion(capsys):
+def test_an_unknown_command_gives_a_one_line_error_with_a_suggestion(capsys):
     assert main(["evalute", "runs/a"]) == 2
     error = capsys.readouterr().err
     assert "did you mean evaluate?" in error
@@ -40,7 +40,7 @@ def test_an_unknown_command_is_one_line_with_a_suggestion(capsys):
 
 
 @pytest.mark.parametrize("name", COMMANDS)
-def test_a_command_gets_its_arguments(name, capsys):
+def test_arguments_are_passed_to_the_command(name, capsys):
     try:
         status = main([name, "--help"])
     except SystemExit as end:  # as argparse does
@@ -57,7 +57,7 @@ def test_help_does_not_import_torch():
 
 
 @pytest.mark.parametrize("package", ["psdenets", "bnneval"])
-def test_the_console_script_names_a_function(package):
+def test_the_console_script_refers_to_a_function(package):
     project = tomllib.loads((PACKAGES / package / "pyproject.toml").read_text())["project"]
     module, name = project["scripts"][package].split(":")
     assert callable(getattr(import_module(module), name))

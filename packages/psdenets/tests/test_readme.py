@@ -27,7 +27,7 @@ QUICK = {
 
 
 def quick(args):
-    """Flags that make a run small, of those that its model looks at and that it was not told."""
+    """Flags that make a run small: those that its model has and that are not in `args` already."""
     model = args[args.index("--model") + 1] if "--model" in args else "psde"
     known = {"limit_train", "limit_test", *SYSTEMS[model].takes({})}
     names = [name for name in QUICK if name in known and flag(name) not in args]
@@ -40,7 +40,7 @@ def test_the_readme_has_commands():
 
 
 def test_every_command_runs_with_a_small_network(tmp_path, monkeypatch, capsys):
-    """In the README's order, as one command may need the run of another. The full ones are in the deep test below."""
+    """In the README's order, because a command may need an earlier run. The deep test below trains in full."""
     monkeypatch.chdir(tmp_path)
     Image.new("L", (8, 8), 99).save("digit.png")
     for name, rest in COMMANDS:
@@ -62,7 +62,7 @@ def test_the_python_example_runs(tmp_path):
     ["vertical", "vertical --order sde-first", "horizontal", "both", "full", "none"],
 )
 def test_digits_reach_97_percent_and_an_ece_of_3_percent(flags, tmp_path):
-    """Takes about a minute of CPU time each; the two minutes of the README are not checked on a machine that may be busy."""
+    """Each takes about a minute of CPU time. The README's two minutes are not checked, because the machine may be busy."""
     out = tmp_path / "run"
     command = [sys.executable, "-m", "psdenets.train", "--cut", *flags.split(), "--out", str(out)]
     subprocess.run(command, check=True)

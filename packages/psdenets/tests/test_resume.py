@@ -20,12 +20,12 @@ from psdenets.runs.weights import FORMAT
 from psdenets.train import main
 from psdenets.training.checkpoint import Checkpoints, Snapshot
 
-# Everything with a state: averaged weights, a random head, two samples, augmentation, warm-up, the best weights.
+# Options that add state to a run: averaged weights, a stochastic head, two samples, augmentation, warm-up, best weights.
 STATEFUL = ["--cut", "full", "--ema", "0.9", "--head", "meanfield", "--augment", "jitter", "--samples", "2",
             "--select", "best", "--kappa-warmup", "1.5", "--checkpoint-seconds", "0"]  # fmt: skip
 
-# The process kills itself at the n-th flush to disk: before, while and after writing a checkpoint.
-SUICIDE = """
+# Training that kills its own process at the n-th flush to disk: before, while or after writing a checkpoint.
+KILLED_AT_FLUSH = """
 import os, signal, sys
 from psdenets.training import checkpoint
 from psdenets.runs import files
@@ -66,13 +66,13 @@ def finished(path, *more):
         "2",
         "--threads",
         "1",
-    ]  # those of the fixture `small`, which has another scope
+    ]  # as in the fixture `small`, which a fixture of this scope cannot use
     assert main(["--out", str(path), *flags, *STATEFUL, *more]) == 0
     return path
 
 
 def timeless(path):
-    """metrics.jsonl without the time it took."""
+    """The records of metrics.jsonl without their times."""
     records = [json.loads(line) for line in (path / "metrics.jsonl").read_text().splitlines()]
     return [{key: value for key, value in record.items() if key != "seconds"} for record in records]
 
@@ -86,13 +86,14 @@ def assert_same_run(one, other):
     assert np.array_equal(arrays[0], arrays[1])
 
 
-# 4 flushes for data.json and config.json, then 4 per checkpoint and 2 for metrics.jsonl: the numbers are before the run has
-# begun, into steps 1, 2, 5, the end of epoch 1 and the middle of epoch 2, and into different files of a checkpoint.
-@pytest.mark.parametrize("waits", [3, 11, 29, *(pytest.param(n, marks=pytest.mark.deep) for n in (5, 26, 33, 40, 48))])
-def test_a_run_killed_while_writing_resumes_exactly(waits, tmp_path, small, uninterrupted):
+# There are 4 flushes for data.json and config.json, then 4 per checkpoint and 2 for metrics.jsonl. So the run is killed
+# before its first step, in steps 1, 2 and 5, at the end of epoch 1 or in the middle of epoch 2, and while it writes
+# different files of a checkpoint.
+@pytest.mark.parametrize("flush", [3, 11, 29, *(pytest.param(n, marks=pytest.mark.deep) for n in (5, 26, 33, 40, 48))])
+def test_a_run_killed_while_writing_resumes_exactly(flush, tmp_path, small, uninterrupted):
     path = tmp_path / "run"
     killed = subprocess.run(
-        [sys.executable, "-c", SUICIDE, str(waits), "--out", str(path), *small, *STATEFUL], check=False
+        [sys.executable, "-c", KILLED_AT_FLUSH, str(flush), "--out", str(path), *small, *STATEFUL], check=False
     )
     assert killed.returncode == -signal.SIGKILL
     assert not (path / "metrics.json").exists()
@@ -118,7 +119,7 @@ def wait_for_step(path, step):
         time.sleep(0.002)
 
 
-def test_ctrl_c_saves_and_prints_how_to_resume(tmp_path, small, uninterrupted):
+def test_ctrl_c_saves_a_checkpoint_and_prints_how_to_resume(tmp_path, small, uninterrupted):
     path = tmp_path / "run"
     process = subprocess.Popen(
         [sys.executable, "-m", "psdenets.train", "--out", str(path), *small, *STATEFUL],
@@ -134,7 +135,7 @@ def test_ctrl_c_saves_and_prints_how_to_resume(tmp_path, small, uninterrupted):
     assert_same_run(path, uninterrupted)
 
 
-def test_one_seed_gives_the_same_bytes_and_another_does_not(tmp_path, uninterrupted):
+def test_the_same_seed_gives_the_same_bytes_and_another_seed_does_not(tmp_path, uninterrupted):
     assert_same_run(finished(tmp_path / "again"), uninterrupted)
     other = finished(tmp_path / "other", "--seed", "1")
     assert (other / "model.safetensors").read_bytes() != (uninterrupted / "model.safetensors").read_bytes()
@@ -152,7 +153,7 @@ def test_resuming_without_a_run_starts_one(tmp_path, small):
     assert (tmp_path / "new" / "metrics.json").exists()
 
 
-def test_resuming_with_another_value_is_refused(uninterrupted, capsys):
+def test_resuming_with_a_different_option_is_refused(uninterrupted, capsys):
     (uninterrupted / "metrics.json").rename(uninterrupted / "hidden")
     try:
         assert main(["--out", str(uninterrupted), "--resume", "--lr", "0.5"]) == 2
@@ -161,7 +162,7 @@ def test_resuming_with_another_value_is_refused(uninterrupted, capsys):
     assert "expected --lr 0.01 as in" in capsys.readouterr().err
 
 
-def test_resuming_with_another_value_in_a_file_is_refused(uninterrupted, capsys, tmp_path):
+def test_resuming_with_a_different_option_in_a_config_file_is_refused(uninterrupted, capsys, tmp_path):
     (uninterrupted / "metrics.json").rename(uninterrupted / "hidden")
     try:
         for text, expected in (("lr: 0.5", "expected --lr 0.01 as in"), ("model: resnet32", "expected --model psde")):
@@ -172,7 +173,7 @@ def test_resuming_with_another_value_in_a_file_is_refused(uninterrupted, capsys,
         (uninterrupted / "hidden").rename(uninterrupted / "metrics.json")
 
 
-def test_a_full_disk_is_one_line_and_leaves_the_last_checkpoint(tmp_path, small):
+def test_a_full_disk_gives_a_one_line_error_and_leaves_no_partial_checkpoint(tmp_path, small):
     """A limit on the size of files simulates a full disk."""
     path = tmp_path / "run"
     limit = lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (8000, 8000))  # noqa: E731
@@ -194,7 +195,7 @@ def test_nothing_in_a_run_directory_is_pickled(uninterrupted):
     assert load_file(uninterrupted / "model.safetensors")
 
 
-def test_a_checkpoint_gives_back_what_it_was_given(tmp_path):
+def test_loading_a_checkpoint_returns_what_was_saved_last(tmp_path):
     checkpoints = Checkpoints(tmp_path / "c")
     assert checkpoints.load() is None
     for step in (1, 2):
@@ -217,7 +218,7 @@ def test_a_checkpoint_of_another_format_is_refused(tmp_path):
         checkpoints.load()
 
 
-def test_an_unwritable_place_is_refused(tmp_path, small):
+def test_an_output_directory_that_cannot_be_written_is_refused(tmp_path, small):
     if os.geteuid() == 0:
         (tmp_path / "file").write_text("")
         assert main(["--out", str(tmp_path / "file" / "run"), *small]) == 2

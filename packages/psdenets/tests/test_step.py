@@ -1,4 +1,4 @@
-"""A training step is one module: from images, labels and a generator to losses."""
+"""A training step is one module that maps images, labels and a generator to losses."""
 
 from __future__ import annotations
 
@@ -39,12 +39,12 @@ def test_the_loss_is_nll_plus_tempered_kl_plus_head_kl():
     assert losses.loss.item() == pytest.approx(expected.item(), rel=1e-12)
 
 
-def test_a_step_in_micro_batches_has_the_gradient_of_the_whole():
+def test_a_step_in_micro_batches_has_the_gradient_of_the_whole_batch():
     gradients = []
     for piece in (None, 4):
         step = step_of(piece=piece, cut="full")
         losses = step(IMAGES, LABELS, at(), 0.5)
-        assert losses.logits.requires_grad == (piece is None)  # micro-batches have done their backward passes
+        assert losses.logits.requires_grad == (piece is None)  # the backward passes of micro-batches have already run
         losses.loss.backward()
         gradients.append([p.grad for p in step.parameters()])
     assert any(g.abs().max() > 1e-3 for g in gradients[0])
@@ -52,12 +52,12 @@ def test_a_step_in_micro_batches_has_the_gradient_of_the_whole():
         torch.testing.assert_close(a, b, rtol=1e-12, atol=1e-12)  # the same sums in another order
 
 
-def test_the_noise_comes_from_the_generator_alone():
+def test_the_generator_is_the_only_source_of_randomness():
     step = step_of(cut="full", sigma=1.0)
     first, again, other = (step(IMAGES, LABELS, at(seed), 0.5).loss.item() for seed in (0, 0, 1))
     assert first == again != other
 
 
-def test_its_parameters_are_those_of_the_model():
+def test_a_training_step_has_the_parameters_of_its_model():
     step = step_of()
     assert {id(p) for p in step.parameters()} == {id(p) for p in step.model.parameters()}

@@ -1,4 +1,4 @@
-"""A system is a value: it is named in one registry, and nothing else asks for its name."""
+"""A system is a value in one registry; no other code compares the name of a system."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def test_no_file_compares_the_name_of_a_system():
 
 
 @pytest.mark.parametrize("system", SYSTEMS.values(), ids=SYSTEMS)
-def test_the_references_of_a_system_lead_somewhere(system):
+def test_the_references_of_a_system_can_be_resolved(system):
     assert callable(resolve(system.build.text))
     assert callable(resolve(system.fit.text))
     assert system.summary
@@ -49,8 +49,8 @@ def linear(config, spec):
     return PointEstimate(config, spec, net)
 
 
-def test_a_new_baseline_is_one_value_in_one_file(monkeypatch, tmp_path, capsys):
-    """This file is all that it touches: options, network, and an entry in the registry."""
+def test_a_new_baseline_needs_one_value_in_the_registry(monkeypatch, tmp_path, capsys):
+    """This file defines all of it: options, network, and an entry in the registry."""
     build, fit = Reference(f"{__name__}:linear"), Reference("psdenets.training.session:descend")
     options = groups(training=part(TrainingOptions, only=("epochs", "batch_size", "lr")))
     system = System("linear", "a linear classifier", build, fit, options, {"epochs": 2, "lr": 0.05})

@@ -1,4 +1,4 @@
-"""Convolutions between thin and wide images as matrix products, against PyTorch's own."""
+"""Convolutions between thin and wide images, computed as matrix products, agree with PyTorch's own."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def conv(h: Tensor, weight: Tensor, stride: int = 1) -> Tensor:
     return thin.convolution(c_in, c_out, k, stride)(h, weight)
 
 
-def takes_products(y: Tensor) -> bool:
+def uses_products(y: Tensor) -> bool:
     nodes = (y.grad_fn, *(node for node, _ in y.grad_fn.next_functions))
     return any(type(node).__name__ in ("_ToThinBackward", "_ToWideBackward") for node in nodes)
 
@@ -40,10 +40,10 @@ def takes_products(y: Tensor) -> bool:
 @pytest.mark.parametrize(("c_in", "c_out"), THIN)
 @pytest.mark.parametrize("k", [1, 3, 5])
 @pytest.mark.parametrize("size", [(5, 4), (1, 1), (2, 7)])
-def test_values_and_gradients_are_those_of_the_library(c_in: int, c_out: int, k: int, size: tuple[int, int]) -> None:
+def test_values_and_gradients_match_the_library(c_in: int, c_out: int, k: int, size: tuple[int, int]) -> None:
     h, weight = both(c_in, c_out, k, size)
     ours, theirs = conv(h, weight), library(h, weight)
-    assert takes_products(ours)
+    assert uses_products(ours)
     g = drawn(*ours.shape, seed=2).detach()
     torch.testing.assert_close(ours, theirs, rtol=0, atol=1e-12)  # sums of up to 200 terms around 1
     for a, b in zip(
@@ -53,7 +53,7 @@ def test_values_and_gradients_are_those_of_the_library(c_in: int, c_out: int, k:
 
 
 @pytest.mark.parametrize(("c_in", "c_out"), THIN)
-def test_first_and_second_derivatives_are_those_of_differences(c_in: int, c_out: int) -> None:
+def test_first_and_second_derivatives_agree_with_finite_differences(c_in: int, c_out: int) -> None:
     h, weight = both(c_in, c_out, 3, (3, 2), batch=2)
     assert torch.autograd.gradcheck(conv, (h, weight))
     assert torch.autograd.gradgradcheck(conv, (h, weight))
@@ -61,7 +61,7 @@ def test_first_and_second_derivatives_are_those_of_differences(c_in: int, c_out:
 
 @pytest.mark.parametrize(("c_in", "c_out"), THIN)
 @pytest.mark.parametrize("wanted", [0, 1])
-def test_one_gradient_alone_is_the_same(c_in: int, c_out: int, wanted: int) -> None:
+def test_a_gradient_computed_alone_is_the_same_as_together_with_the_other(c_in: int, c_out: int, wanted: int) -> None:
     pair = list(both(c_in, c_out, 3))
     y = conv(*pair).sin().sum()
     expected = torch.autograd.grad(y, pair)[wanted]
@@ -71,7 +71,7 @@ def test_one_gradient_alone_is_the_same(c_in: int, c_out: int, wanted: int) -> N
 
 
 @pytest.mark.parametrize(("c_in", "c_out"), THIN)
-def test_vmap_over_samples_is_a_loop_over_samples(c_in: int, c_out: int) -> None:
+def test_vmap_over_samples_equals_a_loop_over_samples(c_in: int, c_out: int) -> None:
     h = torch.stack([drawn(3, c_in, 4, 4, seed=i).detach() for i in range(2)])
     weights = torch.stack([drawn(c_out, c_in, 3, 3, seed=9 + i).detach() for i in range(2)])
 
@@ -87,7 +87,7 @@ def test_vmap_over_samples_is_a_loop_over_samples(c_in: int, c_out: int) -> None
 
 
 @pytest.mark.parametrize(("c_in", "c_out"), THIN)
-def test_images_and_their_gradients_have_channels_last(c_in: int, c_out: int) -> None:
+def test_images_and_their_gradients_are_channels_last(c_in: int, c_out: int) -> None:
     h, weight = drawn(3, c_in, 5, 4, dtype=torch.float32), torch.randn(c_out, 3, 3, c_in)
     y = conv(h, weight.permute(0, 3, 1, 2))  # as `TimedConv` stores its kernels
     (gh,) = torch.autograd.grad(y.square().sum(), h)
@@ -95,7 +95,7 @@ def test_images_and_their_gradients_have_channels_last(c_in: int, c_out: int) ->
     assert gh.is_contiguous(memory_format=torch.channels_last)
 
 
-def test_float32_is_as_exact_as_the_library() -> None:
+def test_float32_is_about_as_accurate_as_the_library() -> None:
     h, weight = drawn(2, 32, 28, 28), drawn(1, 32, 3, 3, seed=1)
     exact = library(h, weight)
     error = (conv(h.float(), weight.float()) - exact).abs().max()
@@ -109,7 +109,7 @@ def test_float32_is_as_exact_as_the_library() -> None:
 def test_other_convolutions_are_left_to_the_library(c_in: int, c_out: int, stride: int, batch: int) -> None:
     h, weight = both(c_in, c_out, 3, batch=batch)
     y = conv(h, weight, stride)
-    assert not takes_products(y)
+    assert not uses_products(y)
     assert torch.equal(y, F.conv2d(h, weight, None, stride, 1))
 
 
@@ -124,7 +124,7 @@ def test_results_support_in_place_operations(c_in: int, c_out: int) -> None:
 def test_half_precision_and_autocast_are_left_to_the_library() -> None:
     h, weight = drawn(2, 8, 4, 4, dtype=torch.float32), drawn(1, 8, 3, 3, dtype=torch.float32)
     half = conv(h.bfloat16(), weight.bfloat16())
-    assert not takes_products(half)
+    assert not uses_products(half)
     with torch.autocast("cpu", torch.bfloat16):
         y = conv(h, weight)
     y.sum().backward()

@@ -32,7 +32,7 @@ def fake(root, init):
     return root
 
 
-def test_missing_operators_are_declared_and_the_import_repeated(tmp_path):
+def test_missing_operators_are_declared_and_the_import_is_repeated(tmp_path):
     init = """
         import torch
         from torchvision import extension

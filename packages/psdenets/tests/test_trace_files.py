@@ -21,6 +21,6 @@ def counts() -> dict[str, tuple[int, int]]:
 
 
 @pytest.mark.parametrize("operation", ["training step", "psdenets.predict", "WeightProcess.sample"])
-def test_execution_changes_file_at_most_as_often_as_the_bound(counts, operation):
+def test_the_number_of_file_changes_is_within_its_bound(counts, operation):
     count, bound = counts[operation]
     assert 20 < count <= bound

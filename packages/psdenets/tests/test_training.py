@@ -23,26 +23,26 @@ def records(path):
     return [json.loads(line) for line in (path / "metrics.jsonl").read_text().splitlines()]
 
 
-def test_a_run_directory_holds_what_the_contract_says(small_run):
+def test_a_run_directory_contains_the_documented_files_and_metrics(small_run):
     names = {path.name for path in small_run.iterdir()}
-    promised = "config.json data.json metrics.jsonl metrics.json predictions.npz model.safetensors report.html"
-    assert names == {*promised.split(), "checkpoints", "plots"}
+    documented = "config.json data.json metrics.jsonl metrics.json predictions.npz model.safetensors report.html"
+    assert names == {*documented.split(), "checkpoints", "plots"}
     assert {p.name for p in (small_run / "plots").glob("*.png")} == {
         "curves.png", "entropy.png", "reliability.png", "weights.png"}  # fmt: skip
     metrics = json.loads((small_run / "metrics.json").read_text())
     assert {"accuracy", "ece", "nll", "brier", "entropy", "seconds", "seed", "versions"} <= set(metrics)
 
 
-def test_weights_of_another_format_are_refused_though_they_would_fit(small_run, tmp_path):
+def test_weights_of_another_format_are_refused_even_if_their_shapes_match(small_run, tmp_path):
     for name in ("config.json", "data.json"):
         (tmp_path / name).write_bytes((small_run / name).read_bytes())
     weights = load_file(small_run / "model.safetensors")
-    save_file(weights, tmp_path / "model.safetensors")  # without a number, as the first format was
+    save_file(weights, tmp_path / "model.safetensors")  # without a format number, as in format 1
     with pytest.raises(BadInput, match=f"expected weights of format {FORMAT} in .*, got format 1"):
         load(tmp_path)
 
 
-def test_every_epoch_has_its_numbers_for_train_val_and_test(small_run):
+def test_every_epoch_has_metrics_for_train_val_and_test(small_run):
     for k, record in enumerate(records(small_run)):
         assert record["epoch"] == k + 1
         for part in ("train", "val", "test"):
@@ -50,7 +50,7 @@ def test_every_epoch_has_its_numbers_for_train_val_and_test(small_run):
             assert 0 <= record[part]["accuracy"] <= 1
 
 
-def test_the_final_numbers_are_those_of_the_saved_predictions(small_run):
+def test_the_final_metrics_are_those_of_the_saved_predictions(small_run):
     with np.load(small_run / "predictions.npz") as archive:
         probs, labels = archive["probs"], archive["labels"]
     assert probs.shape == (2, 40, 10)
@@ -58,21 +58,21 @@ def test_the_final_numbers_are_those_of_the_saved_predictions(small_run):
     mean = mean_probs(probs)
     for name, f in (("accuracy", accuracy), ("ece", ece), ("nll", nll)):
         assert metrics[name] == pytest.approx(f(mean, labels), rel=1e-12)
-    # NLL is a mean over images, by hand; the published code's was a hundredth of it
+    # the NLL is a mean over images; the published code reports about a hundredth of it
     assert metrics["nll"] == pytest.approx(-np.log(mean[np.arange(40), labels]).mean(), rel=1e-12)
 
 
 def test_the_logged_loss_is_the_objective(small_run):
-    """The published code trained with kappa / n_train and logged with another factor."""
+    """The published code trained with the factor kappa / n_train and logged the loss with a different one."""
     config = Config(**json.loads((small_run / "config.json").read_text()))
     for record in records(small_run):
         train = record["train"]
         expected = train["nll"] + 2 * config.system.kl_weight * train["kl"] / 96
         assert train["kl"] > 0
-        assert train["loss"] == pytest.approx(expected, rel=1e-5)  # nll here is of float64 probabilities
+        assert train["loss"] == pytest.approx(expected, rel=1e-5)  # the logged NLL uses float64 probabilities
 
 
-def test_a_loaded_model_predicts_what_the_run_saved(small_run):
+def test_a_loaded_model_reproduces_the_saved_predictions(small_run):
     model = load(small_run)
     config = model.config
     predictions = predict(model, load_splits(config).test, 2, generator(config.seed, "final"))
@@ -80,12 +80,12 @@ def test_a_loaded_model_predicts_what_the_run_saved(small_run):
         np.testing.assert_allclose(predictions.probs, archive["probs"], rtol=0, atol=1e-12)
 
 
-def test_a_trained_model_is_better_than_an_untrained_one(small_run):
+def test_the_training_nll_decreases_from_the_first_epoch_to_the_last(small_run):
     first, last = records(small_run)[0], records(small_run)[-1]
     assert last["train"]["nll"] < first["train"]["nll"] < 2.5
 
 
-def test_max_seconds_ends_a_run_early_and_properly(tmp_path, small, capsys):
+def test_max_seconds_ends_a_run_early_with_complete_results(tmp_path, small, capsys):
     assert main(["--out", str(tmp_path / "r"), *small, "--epochs", "500", "--max-seconds", "0.5"]) == 0
     metrics = json.loads((tmp_path / "r" / "metrics.json").read_text())
     assert metrics["steps"] < 500 * 6
@@ -93,12 +93,12 @@ def test_max_seconds_ends_a_run_early_and_properly(tmp_path, small, capsys):
     assert "--max-seconds 0.5 are over" in capsys.readouterr().out
 
 
-def test_the_end_is_announced_after_a_few_steps(tmp_path, small, capsys):
+def test_the_remaining_time_is_estimated_after_a_few_steps(tmp_path, small, capsys):
     main(["--out", str(tmp_path / "r"), *small])
     assert "images/s; about" in capsys.readouterr().out
 
 
-def test_divergence_is_exit_status_1_and_one_line(tmp_path, small, capsys):
+def test_divergence_gives_a_message_and_exit_status_1(tmp_path, small, capsys):
     status = main(["--out", str(tmp_path / "r"), *small, "--lr", "1e30", "--schedule", "constant"])
     assert status == 1
     assert "training diverged at epoch 1, batch" in capsys.readouterr().out
@@ -106,7 +106,7 @@ def test_divergence_is_exit_status_1_and_one_line(tmp_path, small, capsys):
 
 
 @pytest.mark.parametrize("select", ["last", "best"])
-def test_the_kept_weights_are_chosen_by_validation_or_are_the_last(select):
+def test_the_kept_weights_are_the_last_or_the_best_on_the_validation_split(select):
     config = Config(
         width=4, steps=3, drift="1-4-1", limit_train=64, limit_test=20, batch_size=32, epochs=3, select=select
     )
@@ -122,7 +122,7 @@ def test_the_kept_weights_are_chosen_by_validation_or_are_the_last(select):
     assert all(torch.equal(expected[name], tensor) for name, tensor in trainer.chosen().items())
 
 
-def test_averaged_weights_are_the_moving_average_by_hand():
+def test_averaged_weights_equal_a_moving_average_computed_by_hand():
     config = Config(width=2, steps=3, drift="1-2-1", limit_train=64, batch_size=32, epochs=1, ema=0.2)
     trainer = Trainer(config, load_splits(config), torch.device("cpu"))
     mean = trainer.model.head.weight.detach().clone()
@@ -133,7 +133,7 @@ def test_averaged_weights_are_the_moving_average_by_hand():
     torch.testing.assert_close(trainer.averaged.head.weight, mean, rtol=1e-6, atol=1e-7)
 
 
-def test_clipping_bounds_the_gradient():
+def test_clipping_limits_the_norm_of_the_gradient():
     config = Config(width=2, steps=3, drift="1-2-1", limit_train=64, batch_size=32, clip=1e-3)
     trainer = Trainer(config, load_splits(config), torch.device("cpu"))
     trainer.step()
@@ -141,18 +141,18 @@ def test_clipping_bounds_the_gradient():
     assert norm.item() == pytest.approx(1e-3, rel=1e-3)
 
 
-def test_random_numbers_have_addresses():
+def test_the_seed_of_a_generator_depends_on_run_seed_stream_and_index():
     assert seed_of(0, "noise", 5) == seed_of(0, "noise", 5)
     assert len({seed_of(s, stream, k) for s in (0, 1) for stream in ("noise", "order") for k in range(50)}) == 200
     assert seed_of(1, "a", 23) != seed_of(12, "a", 3)
 
 
-def test_durations_read_well():
+def test_durations_are_shown_in_a_suitable_unit():
     assert [duration(s) for s in (45, 210, 7560, 345_600)] == ["45 s", "3.5 min", "2.1 h", "4.0 days"]
 
 
 class Terminal:
-    """A stream that says it is a terminal."""
+    """A stream that claims to be a terminal."""
 
     encoding = "utf-8"
 
@@ -182,14 +182,14 @@ def test_the_live_display_shows_losses_speed_and_epochs():
         assert word in stream.text
 
 
-def test_lines_elsewhere_have_no_control_characters(tmp_path, small, capsys):
+def test_output_that_is_not_a_terminal_gets_no_control_characters(tmp_path, small, capsys):
     main(["--out", str(tmp_path / "r"), *small])
     out = capsys.readouterr().out
     assert "\x1b" not in out
     assert out.count("epoch ") == 2
 
 
-def test_a_long_epoch_is_not_silent():
+def test_progress_is_printed_during_a_long_epoch():
     config = Config(width=2, steps=3, drift="1-2-1", limit_train=64, batch_size=32)
     trainer = Trainer(config, load_splits(config), torch.device("cpu"))
     stream = Terminal()
@@ -199,13 +199,13 @@ def test_a_long_epoch_is_not_silent():
     assert "batch 1/2" in stream.text
 
 
-def test_a_pace_is_neither_nothing_nor_a_power_of_ten():
+def test_speed_is_shown_with_at_least_two_digits_and_without_an_exponent():
     assert [pace(speed) for speed in (0.233, 9.4, 96.6, 1070.2)] == [
         "0.23 images/s", "9.4 images/s", "97 images/s", "1070 images/s"]  # fmt: skip
 
 
-def test_the_drift_has_a_learning_rate_of_its_own(tmp_path):
-    """The first step of Adam moves every weight by its learning rate, whatever the gradient."""
+def test_the_drift_has_its_own_learning_rate(tmp_path):
+    """The first step of Adam moves every weight by its learning rate, independently of the size of the gradient."""
     config = Config(schedule="constant", lr=0.01, drift_lr=0.1, width=4, drift="1-4-1", limit_train=64, augment="none")
     trainer = Trainer(config, load_splits(config), torch.device("cpu"))
     before = {name: p.detach().clone() for name, p in trainer.model.named_parameters()}

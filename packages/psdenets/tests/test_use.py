@@ -33,7 +33,7 @@ def pictures(tmp_path):
     return paths
 
 
-def test_predict_gives_class_probability_and_entropy(small_run, pictures, capsys):
+def test_predict_prints_class_probability_and_entropy(small_run, pictures, capsys):
     assert predict.main([str(small_run), *map(str, pictures)]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert len(lines) == 3
@@ -55,13 +55,13 @@ def test_predict_json_agrees_with_the_model(small_run, pictures, capsys):
         assert 0 <= row["epistemic"] <= row["entropy"]
 
 
-def test_predict_takes_a_folder(small_run, pictures, capsys):
+def test_predict_accepts_a_folder(small_run, pictures, capsys):
     assert predict.main([str(small_run), str(pictures[0].parent)]) == 0
     assert capsys.readouterr().out.count("entropy") == 3
 
 
-def test_bad_pictures_are_one_line_and_exit_status_2(small_run, tmp_path, capsys):
-    (tmp_path / "text.png").write_text("no picture")
+def test_bad_pictures_give_a_one_line_error_and_exit_status_2(small_run, tmp_path, capsys):
+    (tmp_path / "text.png").write_text("not a picture")
     Image.new("L", (1, 1)).save(tmp_path / "dot.png")
     (tmp_path / "empty").mkdir()
     expected = {"text.png": "something else", "dot.png": "at least 2 x 2 pixels", "gone.png": "no such file",
@@ -72,7 +72,7 @@ def test_bad_pictures_are_one_line_and_exit_status_2(small_run, tmp_path, capsys
     assert "required" in failing(predict.main, capsys, small_run)
 
 
-def test_evaluate_with_foreign_images(small_run, tmp_path, capsys):
+def test_evaluate_with_out_of_distribution_images_writes_metrics_predictions_and_plots(small_run, tmp_path, capsys):
     args = [str(small_run), "--samples", "3", "--ood", "noise", "--out", str(tmp_path / "e"), "--limit-test", "40"]
     assert evaluate.main(args) == 0
     assert "auroc" in capsys.readouterr().out
@@ -85,7 +85,7 @@ def test_evaluate_with_foreign_images(small_run, tmp_path, capsys):
     assert names == {"metrics.json", "predictions.npz", "ood.npz", "reliability.png", "roc.png", "entropy.png"}
 
 
-def test_evaluate_with_the_runs_own_samples_repeats_its_numbers(small_run, tmp_path):
+def test_evaluate_with_default_settings_reproduces_the_metrics_of_the_run(small_run, tmp_path):
     assert evaluate.main([str(small_run), "--out", str(tmp_path / "e")]) == 0
     ours = json.loads((tmp_path / "e" / "metrics.json").read_text())["metrics"]
     final = json.loads((small_run / "metrics.json").read_text())
@@ -93,14 +93,14 @@ def test_evaluate_with_the_runs_own_samples_repeats_its_numbers(small_run, tmp_p
         assert ours[name] == pytest.approx(final[name], rel=1e-12)
 
 
-def test_evaluate_refuses_what_it_cannot_do(small_run, tmp_path, capsys):
+def test_evaluate_refuses_invalid_requests(small_run, tmp_path, capsys):
     assert "expected --ood" in failing(evaluate.main, capsys, small_run, "--ood", "mars")
     assert "at least 1" in failing(evaluate.main, capsys, small_run, "--samples", "0")
     assert "cannot corrupt" in failing(evaluate.main, capsys, small_run, "--corruptions", "--out", tmp_path / "e")
     assert "expected a run directory" in failing(evaluate.main, capsys, tmp_path / "nothing")
 
 
-def test_a_refused_evaluation_leaves_the_run_as_it_was(small_run, tmp_path, capsys):
+def test_a_refused_evaluation_leaves_the_run_unchanged(small_run, tmp_path, capsys):
     run = tmp_path / "run"
     shutil.copytree(small_run, run, ignore=shutil.ignore_patterns("evaluation"))
     before = {path: path.read_bytes() for path in run.rglob("*") if path.is_file()}
@@ -116,8 +116,8 @@ def test_a_run_that_is_not_finished_cannot_be_loaded(small_run, tmp_path):
         load(tmp_path)
 
 
-def test_corruptions_of_a_colour_model(tmp_path):
-    """The model is never trained; the numbers only have to be there and the clean ones in their place."""
+def test_a_colour_model_is_evaluated_under_all_corruptions_and_severities(tmp_path):
+    """The model is not trained, so only the presence of the metrics is checked."""
     from psdenets.data.images import Images
     from psdenets.evaluate import _corruptions
     from psdenets.runs.directory import RunDir
@@ -144,11 +144,11 @@ class Reader(HTMLParser):
         self.text += data
 
 
-def test_the_report_is_one_page_that_needs_nothing_else(small_run):
+def test_the_report_is_a_single_self_contained_page(small_run):
     reader = Reader()
     reader.feed((small_run / "report.html").read_text())
     assert all(link.startswith("data:image/png;base64,") for link in reader.links)
-    assert reader.images == 4 + 24  # plots, and twelve most and least certain images
+    assert reader.images == 4 + 24  # four plots, twelve most and twelve least certain images
     metrics = json.loads((small_run / "metrics.json").read_text())
     for expected in (f"{metrics['accuracy']:.2%}", f"{metrics['ece']:.2%}", "Least certain", "batch_size", "torch"):
         assert expected in reader.text
