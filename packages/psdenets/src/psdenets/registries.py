@@ -17,6 +17,8 @@ HIDDEN_DRIFTS = {
     "strided": "psdenets.nn.hidden_drifts:strided",
     "3-1-3": "psdenets.nn.hidden_drifts:three_one_three",
     "3-3": "psdenets.nn.hidden_drifts:three_three",
+    "pre-3": "psdenets.nn.hidden_drifts:pre_three",
+    "pre-3-3": "psdenets.nn.hidden_drifts:pre_three_three",
 }
 
 PRIORS = {"ou": "sdeweights:OrnsteinUhlenbeck", "brownian": "psdenets.models.priors:brownian"}

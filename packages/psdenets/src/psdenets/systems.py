@@ -13,7 +13,7 @@ from typing import Any
 from psdenets.options.baselines import EnsembleOptions, HmcOptions, LaplaceOptions, MeanFieldOptions
 from psdenets.options.cut import CutOptions
 from psdenets.options.fields import Part, part
-from psdenets.options.network import FlowOptions, NetOptions, ResnetOptions
+from psdenets.options.network import FeatureOptions, FlowOptions, NetOptions, ResnetOptions
 from psdenets.options.process import HeadOptions, ProcessOptions
 from psdenets.options.systems import SystemOptions
 from psdenets.options.training import PredictionOptions, TrainingOptions
@@ -91,6 +91,7 @@ _PSDE = groups(
     training=_training(*_KL, *_PROCESS),
     cut=part(CutOptions),
     flow=part(FlowOptions, without=("rtol", "atol")),
+    features=part(FeatureOptions),
     process=part(ProcessOptions),
     head=part(HeadOptions),
 )

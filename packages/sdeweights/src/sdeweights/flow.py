@@ -8,7 +8,7 @@ from __future__ import annotations
 import itertools
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import Any, NamedTuple, cast, final
+from typing import Any, NamedTuple, final
 
 import torch
 from torch import Tensor, nn
@@ -19,7 +19,6 @@ from sdeweights.gradients import MODES
 from sdeweights.grid import as_float
 from sdeweights.hidden import SCHEMES, PathStep, ReversibleScheme, State
 from sdeweights.path import WeightPath
-from sdeweights.solvers.runge_kutta import between
 from sdeweights.solvers.torchdiffeq_adapter import Torchdiffeq
 
 
@@ -96,7 +95,8 @@ def _check_start(h0: Tensor, path: WeightPath) -> None:
         raise ValueError(
             f"expected h0 as a Tensor and path as a WeightPath, got {type(h0).__name__} and {type(path).__name__}"
         )
-    if h0.ndim < 1 or not h0.is_floating_point() or h0.dtype != path.w.dtype or h0.device != path.w.device:
+    same = h0.dtype in (path.w.dtype, torch.bfloat16, torch.float16)  # f_h may compute in a lower precision
+    if h0.ndim < 1 or not h0.is_floating_point() or not same or h0.device != path.w.device:
         raise ValueError(
             f"expected h0 of shape (batch, ...), {path.w.dtype} on {path.w.device} like the path, "
             f"got {tuple(h0.shape)}, {h0.dtype} on {h0.device}"
@@ -245,15 +245,16 @@ def _phase(path: WeightPath, k: int) -> str:
 
 
 def _steps_of(path: WeightPath, fraction: float | None, f_h: HiddenDrift | None = None) -> list[list[PathStep]]:
-    """The steps of every sample; with a fraction, both weights of a step are those at that fraction of it.
+    """The steps of every sample; with a fraction, time and weights of a step are those at that fraction of it.
 
     If `f_h` is given too, they are in the form that is fastest for it.
     """
     ts, reset, steps = path.ts.unbind(), path.reset, range(path.steps)
+    starts = ts if not fraction else torch.lerp(path.ts[:-1], path.ts[1:], fraction).unbind()
     dts = [b - a for a, b in itertools.pairwise(path.times)]
     left, right = _ends(path) if fraction is None else (_rows(_inside(path, fraction), f_h),) * 2
     return [
-        [PathStep(ts[k], ts[k + 1], dts[k], w0[k], w1[k], k == reset, k + 1 == reset) for k in steps]
+        [PathStep(starts[k], ts[k + 1], dts[k], w0[k], w1[k], k == reset, k + 1 == reset) for k in steps]
         for w0, w1 in zip(left, right, strict=True)
     ]
 
@@ -273,7 +274,7 @@ def _inside(path: WeightPath, fraction: float) -> Tensor:
     left, k = path.w, path.reset
     if k is not None and path.after_reset is not None and fraction < 1:
         left = torch.cat([left[:, :k], path.after_reset[:, None], left[:, k + 1 :]], 1)
-    return left if fraction == 0 else cast("Tensor", between(left[:, :-1], path.w[:, 1:], fraction))
+    return left if fraction == 0 else torch.lerp(left[:, :-1], path.w[:, 1:], fraction)
 
 
 def _rows(w: Tensor, f_h: HiddenDrift | None) -> list[Sequence[Any]]:

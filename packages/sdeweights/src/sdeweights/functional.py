@@ -136,6 +136,16 @@ def as_hidden_drift(f_h: HiddenDrift | nn.Module) -> HiddenDrift:
     return f_h
 
 
+def slope(f: Callable[..., Tensor], t: Tensor, x: Tensor, *along: Tensor) -> Tensor:
+    """f(t, x, *along); raises ValueError if its shape is not that of x, which broadcasting would hide."""
+    k = f(t, x, *along)
+    if not isinstance(k, Tensor) or k.shape != x.shape:
+        got = tuple(k.shape) if isinstance(k, Tensor) else type(k).__name__
+        what, of = ("f_h(t, h, w)", "h") if along else ("f(t, w)", "w")
+        raise ValueError(f"expected {what} of the shape {tuple(x.shape)} of {of}, got {got}")
+    return k
+
+
 def _positional(module: nn.Module) -> list[str]:
     """Names of the positional arguments that `forward` requires."""
     parameters = inspect.signature(module.forward).parameters.values()

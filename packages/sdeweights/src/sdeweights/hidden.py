@@ -12,8 +12,8 @@ from typing import NamedTuple, final
 
 from torch import Tensor
 
-from sdeweights.functional import HiddenDrift
-from sdeweights.solvers.runge_kutta import MIDPOINT, RK4, RungeKutta, between, slope
+from sdeweights.functional import HiddenDrift, slope
+from sdeweights.solvers.runge_kutta import MIDPOINT, RK4, RungeKutta
 
 State = tuple[Tensor, ...]
 
@@ -21,8 +21,8 @@ State = tuple[Tensor, ...]
 class PathStep(NamedTuple):
     """One step from t0 to t1 = t0 + dt with the weights at both ends.
 
-    For a scheme with a `fraction`, w0 and w1 are both the weights at that fraction of the step, possibly in the form
-    returned by `Functional.parts`.
+    For a scheme with a `fraction`, t0 is the time and w0 = w1 the weights at that fraction of the step; the weights may
+    be in the form returned by `Functional.parts`.
     """
 
     t0: Tensor
@@ -76,8 +76,7 @@ class OneEvaluation(HiddenScheme):
         self.fraction = fraction
 
     def forward(self, f_h: HiddenDrift, step: PathStep, state: State) -> State:
-        t = between(step.t0, step.t1, self.fraction)
-        return (state[0] + slope(f_h, t, state[0], step.w0) * step.dt,)
+        return (state[0] + slope(f_h, step.t0, state[0], step.w0) * step.dt,)
 
 
 @final

@@ -3,6 +3,7 @@
 none        no change
 jitter      rotated by up to 8 degrees, scaled by up to 8 %, shifted by up to 1/16 of the side     digits, drawings
 crop-flip   shifted by up to 1/8 of the side with zero padding, half of the images mirrored        CIFAR-10: 4 of 32
+shift-flip  shifted by up to 1/16 of the side with reflected borders, half of the images mirrored  CIFAR-10: 2 of 32
 """
 
 from __future__ import annotations
@@ -24,13 +25,15 @@ def augmented(pixels: Tensor, kind: str, generator: torch.Generator) -> Tensor:
         return jittered(pixels, generator)
     mirrored = torch.rand(len(pixels), generator=generator) < 0.5
     pixels = torch.where(mirrored[:, None, None, None], pixels.flip(-1), pixels)
+    if kind == "shift-flip":
+        return shifted(pixels, max(1, pixels.shape[-1] // 16), generator, "reflect")
     return shifted(pixels, max(1, pixels.shape[-1] // 8), generator)
 
 
-def shifted(pixels: Tensor, most: int, generator: torch.Generator) -> Tensor:
-    """Shift each image by up to `most` pixels along each axis: a random crop of the zero-padded image."""
+def shifted(pixels: Tensor, most: int, generator: torch.Generator, border: str = "constant") -> Tensor:
+    """Shift each image by up to `most` pixels along each axis: a random crop of the padded image."""
     n, c, height, width = pixels.shape
-    padded = F.pad(pixels, (most, most, most, most))
+    padded = F.pad(pixels.float(), (most, most, most, most), border).to(pixels.dtype)
     down, right = torch.randint(2 * most + 1, (2, n), generator=generator)
     rows = (down[:, None] + torch.arange(height))[:, None, :, None]
     columns = (right[:, None] + torch.arange(width))[:, None, None, :]

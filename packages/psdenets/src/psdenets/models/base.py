@@ -81,6 +81,13 @@ class ImageClassifier(nn.Module, ABC):
         """KL of a Gaussian last layer, a scalar; not included in `Drawn.kl`, and not weighted by kappa."""
         return self.mean.new_zeros(())
 
+    def action(self, weights: Any) -> Tensor:
+        """Price of the deterministic part of the weights under their prior, (S,); weighted like the KL."""
+        return torch.zeros_like(weights.kl)
+
+    def adapt(self, x: Tensor) -> None:
+        """Set what is computed from training images before training, rather than trained."""
+
     def normalised(self, x: Tensor) -> Tensor:
         """(x - mean) / std; raise BadInput if x is not a batch of images of the right size in [0, 1]."""
         self._check(x)

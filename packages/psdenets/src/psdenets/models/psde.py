@@ -1,4 +1,4 @@
-"""Image classifiers of infinite depth:  x -> normalise, squeeze, pad -> blocks  dh = f_h(t, h; w_t) dt -> W h + b.
+"""Image classifiers of infinite depth:  x -> normalise, lift, stem -> blocks  dh = f_h(t, h; w_t) dt -> W h + b.
 
 `draw` samples the weight paths of all blocks, and `logits` applies them to images.
 """
@@ -18,22 +18,26 @@ from psdenets.errors import BadInput
 from psdenets.models.base import ImageClassifier
 from psdenets.models.priors import prior_of
 from psdenets.models.windows import cuts_of, grid_of
+from psdenets.nn.activations import ACTIVATIONS
 from psdenets.nn.fast.layout import channels_last, gradient_channels_last
+from psdenets.nn.features import Enter, Leave, Whitening, pooled
 from psdenets.nn.heads import HeadWeights, head_of
 from psdenets.nn.hidden_drifts import hidden_drift
-from psdenets.nn.scales import block_shapes, first_of_scales, lifted, space_to_depth
+from psdenets.nn.scales import SpaceToDepth, block_shapes, first_of_scales, lifted, stem_channels
 from psdenets.options.process import ProcessOptions
 from psdenets.registries import PRIORS
 from psdenets.seeds import generator as generator_at
 from sdeweights import (
     NonFiniteState,
     Prefix,
+    Prior,
     PriorPlus,
     WeightPath,
     WeightProcess,
     bottleneck,
     flatten,
     flow,
+    path_action,
     shared_prefix,
 )
 
@@ -77,7 +81,7 @@ class DeepBlock(nn.Module):
         flow, width = config.system.flow, config.system.net.width
         net = hidden_drift(flow.block, channels, width, flow.activation, generator, fuse=flow.compile)
         w0, self.f_h = flatten(net)
-        self.process = _process(config, flow.gain * w0, cut, generator)
+        self.process = _process(config, flow.gain * w0, prior_of(config.system.process, net), cut, generator)
         self.channels, self.grid = channels, grid_of(config, cut)
         self.gradient = config.system.process.gradient
         self.method = flow.method(self.gradient)
@@ -91,6 +95,14 @@ class DeepBlock(nn.Module):
     def noisy(self) -> bool:
         """Whether samples differ in this block."""
         return not self.process.cut.deterministic
+
+    @property
+    def sees_noise(self) -> bool:
+        """Whether h depends on the noise; not if euler ends, or w is reset, at the end of the only noisy step."""
+        phase, resets = self.grid.sde, self.process.cut.resets
+        if phase is None or self.method != "euler" or phase.steps > 1:
+            return phase is not None
+        return phase.last < self.grid.steps and not resets
 
     def draw(self, samples: int, generator: torch.Generator | None) -> WeightPath:
         """Sample weight paths; without noise, a single path is repeated."""
@@ -129,12 +141,22 @@ class DeepBlock(nn.Module):
         return gradient_channels_last(end)
 
 
-def _process(config: Config, w0: Tensor, cut: Cut, generator: torch.Generator) -> WeightProcess:
-    """The weight process with f_q = f_p + net, where the last layer of the net is initially zero."""
-    prior = prior_of(config.system.process)
-    drift, deterministic = config.system.process.drift, config.system.cut.drift_deterministic
-    net = bottleneck(len(w0), cut, drift, deterministic, generator=generator)
+def _process(config: Config, w0: Tensor, prior: Prior, cut: Cut, generator: torch.Generator) -> WeightProcess:
+    """The weight process with f_q = f_p + net, where the net is initially zero."""
+    options, deterministic = config.system.process, config.system.cut.drift_deterministic
+    knots = options.knots if options.drift_family == "diagonal" else 0
+    net = bottleneck(len(w0), cut, options.drift, deterministic, knots=knots, generator=generator)
     return WeightProcess(w0, PriorPlus(prior, net), prior, cut)
+
+
+def require_seen_noise(model: Classifier) -> None:
+    """Raise `BadInput` if there is noise, but no step of h in any block depends on it."""
+    noisy = [block for block in model.deep_blocks if block.noisy]
+    if noisy and not any(block.sees_noise for block in noisy):
+        raise BadInput(
+            "expected a step of the hidden state that depends on the noise, got none: euler takes the weights at the "
+            "left end of a step, before its noise; use --hidden-method euler-mean, or more --steps or --sde-steps"
+        )
 
 
 @torch.no_grad()
@@ -168,8 +190,9 @@ class Classifier(ImageClassifier):
         except ValueError as error:  # a share of less than one weight, or a scheme that cannot solve the equation
             hint = "; choose --solver euler --ode-solver euler" if "fused-euler" in str(error) else ""
             raise BadInput(f"{error}{hint}") from None
-        self.squeezed_before = first_of_scales(config)
-        features, outputs = math.prod(shapes[-1]), self.likelihood.outputs(len(spec.classes))
+        self.stem, self.before, self.after = _around(config, spec, shapes)
+        features = shapes[-1][0] if config.system.features.pool != "none" else math.prod(shapes[-1])
+        outputs = self.likelihood.outputs(len(spec.classes))
         self.head = head_of(config.system.head, features, outputs, generator_at(config.seed, "head"))
 
     @property
@@ -207,8 +230,20 @@ class Classifier(ImageClassifier):
         return self.from_hidden(self.prepare(x), weights)
 
     def prepare(self, x: Tensor) -> Tensor:
-        """h_0 = a(x): normalise, apply space-to-depth, and pad with zero channels."""
-        return lifted(self.normalised(x), self.config)
+        """h_0 = a(x): normalise, apply space-to-depth, pad with zero channels, and apply the stem."""
+        h = channels_last(lifted(self.normalised(x), self.config).to(self.dtype))
+        out: Tensor = self.stem(h)
+        return out
+
+    @torch.no_grad()
+    def adapt(self, x: Tensor) -> None:
+        if isinstance(self.stem, Whitening):
+            self.stem.adapt(lifted(self.normalised(x), self.config))
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """The dtype of hidden states: that of the weights, or bfloat16 with --precision bfloat16."""
+        return torch.bfloat16 if self.config.system.features.precision == "bfloat16" else self.head.weight.dtype
 
     def from_hidden(self, h: Tensor, weights: Weights) -> Tensor:
         """h_0 (N, C, H, W) -> logits (S, N, classes)."""
@@ -218,7 +253,7 @@ class Classifier(ImageClassifier):
         """All blocks before the first noise, and the steps of the next block that all samples share."""
         h = self.prepare(x)
         for b, (block, path) in enumerate(zip(self.deep_blocks, weights.paths, strict=True)):
-            h = space_to_depth(h) if b in self.squeezed_before else h
+            h = self.before[b](h)
             if block.noisy:
                 return Shared(block.shared(h, path), b)
             h = block(h, path)
@@ -234,13 +269,19 @@ class Classifier(ImageClassifier):
     def _through(self, first: int, h: Tensor, weights: Weights) -> Tensor:
         """The blocks from `first` on, and the head."""
         for b in range(first, len(self.blocks)):
-            h = space_to_depth(h) if b in self.squeezed_before else h
-            h = self.deep_blocks[b](h, weights.paths[b])
-        return weights.head.logits(h.flatten(-3)).expand(len(weights.kl), -1, -1)
+            h = self.deep_blocks[b](self.before[b](h), weights.paths[b])
+        features = pooled(self.after(h), self.config.system.features.pool).to(weights.head.weight.dtype)
+        return weights.head.logits(features).expand(len(weights.kl), -1, -1)
 
     def head_kl(self) -> Tensor:
         """KL of the last layer."""
         return self.head.kl()
+
+    def action(self, weights: Weights) -> Tensor:
+        if self.config.system.process.deterministic_prior == "none":
+            return super().action(weights)
+        pairs = zip(self.deep_blocks, weights.paths, strict=True)
+        return torch.stack([path_action(b.process.prior, path, b.process.cut) for b, path in pairs]).sum(0)
 
     def parameter_counts(self) -> dict[str, int]:
         """Number of trainable parameters: w0 and theta (and w_t2), and those outside the weight process."""
@@ -250,4 +291,32 @@ class Classifier(ImageClassifier):
             "w_t2": sum(p.w_t2.numel() for p in blocks if isinstance(p.w_t2, nn.Parameter)),
             "theta": sum(q.numel() for p in blocks if isinstance(p.drift, nn.Module) for q in p.drift.parameters()),
             "head": sum(q.numel() for q in self.head.parameters()),
+            "features": sum(q.numel() for m in (self.stem, self.before, self.after) for q in m.parameters()),
         }
+
+    def stochastic_share(self) -> float:
+        """Share of the network's weights that are noisy in part of the depth; f_q is not counted."""
+        counts, processes = self.parameter_counts(), [block.process for block in self.deep_blocks]
+        noisy = sum(len(process.S) for process in processes)
+        return noisy / (counts["w0"] + counts["head"] + counts["features"])
+
+
+def _around(
+    config: Config, spec: ImageSpec, shapes: Sequence[tuple[int, int, int]]
+) -> tuple[nn.Module, nn.ModuleList, nn.Module]:
+    """What comes before the first block, before each block, and after the last."""
+    features, firsts = config.system.features, first_of_scales(config)
+    activation = ACTIVATIONS[config.system.flow.activation]
+    lifted_channels, channels = stem_channels(config, spec)
+    stem = Whitening(lifted_channels, activation) if features.stem == "whiten" else nn.Identity()
+    before: list[nn.Module] = []
+    for b, shape in enumerate(shapes):
+        if not features.learned:
+            before.append(SpaceToDepth() if b in firsts else nn.Identity())
+        elif b > 0 and b not in firsts:
+            before.append(nn.Identity())
+        else:
+            enter = Enter(channels if b == 0 else shapes[b - 1][0], shape[0], generator_at(config.seed, "enter", b))
+            before.append(enter if b == 0 else nn.Sequential(Leave(shapes[b - 1][0], activation), enter))
+    after = Leave(shapes[-1][0], activation) if features.learned else nn.Identity()
+    return stem, nn.ModuleList(before), after

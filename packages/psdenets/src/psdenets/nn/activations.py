@@ -22,4 +22,6 @@ ACTIVATIONS: dict[str, Activation] = {
     "elu": F.elu,
     "swish": F.silu,
     "rbf": rbf,
+    "relu": F.relu,
+    "gelu": F.gelu,
 }

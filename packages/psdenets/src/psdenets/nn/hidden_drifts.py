@@ -10,9 +10,10 @@ There is an activation between layers, and time is an extra input channel of eve
 from __future__ import annotations
 
 from functools import partial
+from typing import final
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from psdenets.errors import BadInput
 from psdenets.nn.activations import ACTIVATIONS, Activation
@@ -51,12 +52,34 @@ three_one_three = partial(convolutions, kernels=(3, 1, 3))
 three_three = partial(convolutions, kernels=(3, 3))
 
 
+@final
+class PreActivated(nn.Module):
+    """Convolutions of the activated hidden state, so that f_h takes both signs even with a single convolution."""
+
+    def __init__(
+        self, channels: int, width: int, activation: Activation, generator: torch.Generator, kernels: tuple[int, ...]
+    ) -> None:
+        super().__init__()
+        self.activation = activation
+        self.convolutions = convolutions(channels, width, add_map(activation), generator, kernels)
+
+    def forward(self, t: Tensor, h: Tensor) -> Tensor:
+        """f_h at time t, a scalar."""
+        out: Tensor = self.convolutions(t, self.activation(h))
+        return out
+
+
+pre_three = partial(PreActivated, kernels=(3,))
+pre_three_three = partial(PreActivated, kernels=(3, 3))
+_FUSED = ("strided", "3-1-3", "3-3")  # these take activations that also add the time map
+
+
 def hidden_drift(
     name: str, channels: int, width: int, activation: str, generator: torch.Generator, *, fuse: bool = False
 ) -> nn.Module:
     """Build an f_h with random weights: a name in `HIDDEN_DRIFTS`, or a custom `module:attribute`.
 
-    A custom f_h receives the activation as a function of one tensor; our own fuse it with the preceding operation.
+    A custom f_h receives the activation as a function of one tensor; those in `_FUSED` also let it add the time map.
 
     Example:
         >>> f_h = hidden_drift("strided", 1, 32, "softplus", torch.Generator())
@@ -64,7 +87,7 @@ def hidden_drift(
         19978
     """
     function: AddMap | Activation = ACTIVATIONS[activation]
-    if name in HIDDEN_DRIFTS:
+    if name in _FUSED:
         function = compiled_add_map(activation) if fuse and enabled() else add_map(ACTIVATIONS[activation])
     net = made(HIDDEN_DRIFTS, name, channels, width, function, generator)
     if not isinstance(net, nn.Module):

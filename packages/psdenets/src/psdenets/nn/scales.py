@@ -1,4 +1,4 @@
-"""Scales of a network: space-to-depth and zero channels before the first block, space-to-depth between scales.
+"""Scales of a network: what comes before the first block, and the paper's space-to-depth between scales.
 
 Space-to-depth maps (N, C, 2H, 2W) to (N, 4C, H, W): every 2 x 2 square of pixels becomes four channels. Channel
 4c + 2i + j of the result is channel c at rows i, i + 2, ... and columns j, j + 2, ... A plain reshape to the same shape
@@ -7,9 +7,9 @@ would mix rows that are not adjacent.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, final
 
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn import functional as F
 
 from psdenets.errors import BadInput
@@ -33,6 +33,15 @@ def depth_to_space(h: Tensor) -> Tensor:
     return F.pixel_shuffle(h, 2)
 
 
+@final
+class SpaceToDepth(nn.Module):
+    """`space_to_depth` as a layer."""
+
+    def forward(self, h: Tensor) -> Tensor:
+        """Halve height and width, and multiply the channels by four."""
+        return space_to_depth(h)
+
+
 def lifted(h: Tensor, config: Config) -> Tensor:
     """h after `squeeze_input` space-to-depth steps, padded with `augment_channels` zero channels."""
     for _ in range(config.system.flow.squeeze_input):
@@ -49,6 +58,8 @@ def first_of_scales(config: Config) -> frozenset[int]:
 def block_shapes(config: Config, spec: ImageSpec) -> list[tuple[int, int, int]]:
     """(channels, height, width) of h in every block; raises `BadInput` if a side cannot be halved often enough."""
     net, flow = config.system.net, config.system.flow
+    if config.system.features.learned:
+        return _learned_shapes(config, spec)
     halvings = flow.squeeze_input + len(net.scales) - 1
     if spec.height % 2**halvings or spec.width % 2**halvings:
         raise BadInput(
@@ -61,4 +72,29 @@ def block_shapes(config: Config, spec: ImageSpec) -> list[tuple[int, int, int]]:
     for blocks in net.scales:
         shapes += [(channels, height, width)] * blocks
         channels, height, width = channels * 4, height // 2, width // 2
+    return shapes
+
+
+def stem_channels(config: Config, spec: ImageSpec) -> tuple[int, int]:
+    """Channels of the image after lifting, and after the stem."""
+    flow, whiten = config.system.flow, config.system.features.stem == "whiten"
+    lifted = spec.channels * 4**flow.squeeze_input + flow.augment_channels
+    return lifted, 8 * lifted if whiten else lifted
+
+
+def _learned_shapes(config: Config, spec: ImageSpec) -> list[tuple[int, int, int]]:
+    """Shapes if every scale begins with a learned transition, which halves the sides and rounds down."""
+    net, features = config.system.net, config.system.features
+    sides = [
+        (side >> config.system.flow.squeeze_input) - (features.stem == "whiten") for side in (spec.height, spec.width)
+    ]
+    shapes = []
+    for blocks, channels in zip(net.scales, features.widths, strict=True):
+        sides = [side // 2 for side in sides]
+        shapes += [(channels, sides[0], sides[1])] * blocks
+    if min(sides) < 1:
+        raise BadInput(
+            f"expected images that can be halved {len(net.scales)} times (--blocks {net.blocks}, --transition "
+            f"learned), got {spec.size}"
+        )
     return shapes

@@ -70,6 +70,11 @@ class TimedConv(nn.Module):
         self.add = add_map() if add is None else add
 
     @property
+    def fan_in(self) -> int:
+        """Number of inputs of each output, with the time channel."""
+        return (self.c_in + 1) * self.k**2
+
+    @property
     def kernel(self) -> Tensor:
         """The weight in PyTorch's order, (out, in, k, k)."""
         return _in_usual_order(self.weight)
@@ -77,7 +82,7 @@ class TimedConv(nn.Module):
     def forward(self, t: Tensor, h: Tensor) -> Tensor:
         """The result at time t, a scalar."""
         taps = taps_seen((h.shape[-2], h.shape[-1]), self.k, self.stride, h.dtype, h.device)
-        return self.add(self.convolve(h, self.kernel), time_map(t, self.time_weight, self.bias, taps))
+        return self.add(self.convolve(h, self.kernel.to(h.dtype)), time_map(t, self.time_weight, self.bias, taps))
 
     def extra_repr(self) -> str:
         """Channels in and out, kernel and stride."""
@@ -103,6 +108,11 @@ class TimedConvTranspose(nn.Module):
         self.add = add_map() if add is None else add
 
     @property
+    def fan_in(self) -> int:
+        """Number of inputs of each output, with the time channel, if the stride were 1."""
+        return (self.c_in + 1) * self.k**2
+
+    @property
     def kernel(self) -> Tensor:
         """The weight in PyTorch's order, (in, out, k, k)."""
         return _in_usual_order(self.weight)
@@ -111,7 +121,7 @@ class TimedConvTranspose(nn.Module):
         """The result at time t, with height and width `size`; even and odd sizes differ in one row of padding."""
         padding = self.k // 2
         rows, columns = (n - ((m - 1) * 2 - 2 * padding + self.k) for n, m in zip(size, h.shape[-2:], strict=True))
-        out = F.conv_transpose2d(h, self.kernel, None, 2, padding, (rows, columns))
+        out = F.conv_transpose2d(h, self.kernel.to(h.dtype), None, 2, padding, (rows, columns))
         taps = taps_reached(size, self.k, h.dtype, h.device)
         return self.add(out, time_map(t, self.time_weight, self.bias, taps))
 
@@ -162,7 +172,8 @@ def time_map(t: Tensor, time_weight: Tensor, bias: Tensor, taps: Taps) -> Tensor
         bias: (out,).
         taps: the taps that contribute to each pixel.
     """
-    rows = torch.addmm(bias, taps.seen, (t * time_weight.reshape(len(bias), -1)).t())
+    seen = taps.seen
+    rows = torch.addmm(bias.to(seen.dtype), seen, (t * time_weight.reshape(len(bias), -1)).t().to(seen.dtype))
     return rows.view(*taps.size, len(bias)).permute(2, 0, 1)
 
 

@@ -11,6 +11,7 @@ from psdenets.registries import HIDDEN_DRIFTS
 
 ADAPTIVE = ("bosh3", "dopri5", "dopri8")
 REVERSIBLE = "reversible_heun"  # the only scheme that can recompute its states backward
+_ALONG_WEIGHTS = ("euler-mean", "euler-right", REVERSIBLE)  # not schemes of torchdiffeq
 
 
 class NetOptions(Group, group="network"):
@@ -33,25 +34,35 @@ class FlowOptions(Group, group="network"):
         "hidden drift f_h (also --f-h): a name, or module:attribute in your own Python file, which is executed",
         registry=HIDDEN_DRIFTS,
     )
-    activation: Literal["softplus", "tanh", "elu", "swish", "rbf"] = option("swish", "activation of f_h")
+    activation: Literal["softplus", "tanh", "elu", "swish", "rbf", "relu", "gelu"] = option(
+        "swish", "activation of f_h, and of the stem and learned transitions"
+    )
     gain: float = option(1.0, "scale of the initial weights of f_h, uniform in +-gain / sqrt(fan-in)", above(0))
     augment_channels: int = option(4, "zero channels added to the image", at_least(0))
     squeeze_input: int = option(1, "space-to-depth steps before the first block", at_least(0))
     steps: int = option(6, "solver steps per block", at_least(1))
-    hidden_method: Literal["auto", "euler", "midpoint", "rk4", "reversible_heun", "bosh3", "dopri5", "dopri8"] = option(
+    hidden_method: Literal[
+        "auto", "euler", "euler-mean", "euler-right", "midpoint", "rk4", "reversible_heun", "bosh3", "dopri5", "dopri8"
+    ] = option(
         "auto",
-        "scheme of the hidden state; auto is euler, or reversible_heun with --gradient adjoint, which requires it; "
-        "bosh3, dopri5 and dopri8 are adaptive",
+        "scheme of the hidden state. euler, euler-mean and euler-right take the weights at the left end of a step, the "
+        "mean of both ends, or the right end. auto: euler-mean; reversible_heun with --gradient adjoint, which "
+        "requires it; euler if the weights are constant. bosh3, dopri5 and dopri8 are adaptive",
     )
     rtol: float = option(1e-3, "relative tolerance of an adaptive scheme", above(0))
     atol: float = option(1e-3, "absolute tolerance of an adaptive scheme", above(0))
     compile: bool = option(False, "compile the activations; needs a C++ compiler, and takes seconds per image shape")
 
     def method(self, gradient: str = "backprop") -> str:
-        """The scheme of h; the adjoint needs a reversible one."""
+        """The scheme of h along weights that change with depth; the adjoint needs a reversible one."""
         if self.hidden_method == "auto":
-            return REVERSIBLE if gradient == "adjoint" else "euler"
+            return REVERSIBLE if gradient == "adjoint" else "euler-mean"
         return self.hidden_method
+
+    @property
+    def constant_method(self) -> str:
+        """The scheme of h if the weights do not change with depth."""
+        return "euler" if self.hidden_method == "auto" else self.hidden_method
 
     def check_method(self, gradient: str, moving_weights: bool) -> None:
         """Raise `BadInput` if the scheme of h cannot be used with the gradient, or with moving or constant weights."""
@@ -60,8 +71,8 @@ class FlowOptions(Group, group="network"):
                 f"expected --hidden-method {self.hidden_method} with weights that do not change in depth "
                 "(--model odenet or mfvi-odenet), got weights that do"
             )
-        if self.hidden_method == REVERSIBLE and not moving_weights:
-            raise BadInput(f"expected a --hidden-method of torchdiffeq with constant weights, got {REVERSIBLE}")
+        if self.hidden_method in _ALONG_WEIGHTS and not moving_weights:
+            raise BadInput(f"expected a --hidden-method of torchdiffeq with constant weights, got {self.hidden_method}")
         if gradient == "adjoint" and self.method(gradient) != REVERSIBLE:
             raise BadInput(
                 f"expected --hidden-method {REVERSIBLE} with --gradient adjoint, got {self.hidden_method}, which "
@@ -81,6 +92,38 @@ class FlowOptions(Group, group="network"):
         if self.block not in HIDDEN_DRIFTS:
             found["compile"] = f"expected --compile with a hidden drift of psdenets, got --block {self.block}"
         return found
+
+
+class FeatureOptions(Group, group="features"):
+    """Deterministic layers around the blocks, and the precision of images and hidden states."""
+
+    stem: Literal["none", "whiten"] = option(
+        "none", "before the first block: nothing, or a fixed whitening of 2 x 2 patches, C -> 8 C channels"
+    )
+    transition: Literal["space-to-depth", "learned"] = option(
+        "space-to-depth",
+        "before a scale: the paper's space-to-depth, or a 3 x 3 convolution, max-pool and batch normalisation",
+    )
+    channels: str = option("64-128-256", "channels of each scale with --transition learned", SIZES)
+    pool: Literal["none", "max", "mean"] = option("none", "pooling over the image before the head")
+    precision: Literal["float32", "bfloat16"] = option(
+        "float32", "precision of hidden states; weights, their process and the head are always float32"
+    )
+
+    @property
+    def learned(self) -> bool:
+        """Whether scales begin with learned transitions."""
+        return self.transition == "learned"
+
+    @cached_property
+    def widths(self) -> tuple[int, ...]:
+        """Channels of each scale with learned transitions."""
+        return tuple(int(part) for part in self.channels.split("-"))
+
+    def idle(self) -> dict[str, str]:
+        if self.learned:
+            return {}
+        return {"channels": "expected --channels with --transition learned, got --transition space-to-depth"}
 
 
 class ResnetOptions(Group, group="other systems"):

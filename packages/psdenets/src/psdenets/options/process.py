@@ -12,11 +12,21 @@ class ProcessOptions(Group, group="weight process"):
     """Prior, posterior drift f_q, solvers and gradient."""
 
     sigma: float = option(0.05, "diffusion of the prior", above(0))
+    noise_scale: Literal["absolute", "layer"] = option(
+        "absolute", "diffusion of a weight: sigma, or sigma / sqrt(fan-in) of its layer"
+    )
     theta: float = option(1.0, "mean reversion of the Ornstein-Uhlenbeck prior", at_least(0))
     prior: str = option(
         "ou", "prior of the weights: a name, or module:attribute in your own file, which is executed", registry=PRIORS
     )
     drift: str = option("2-128-2", "hidden sizes of f_q (of its stochastic half on a horizontal cut)", SIZES)
+    drift_family: Literal["bottleneck", "diagonal"] = option(
+        "bottleneck", "f_q = f_p + net, or f_p + b(t) - a(t) w + net with a rate a and a force b for every weight"
+    )
+    knots: int = option(2, "values of a and b per weight, over depth, with --drift-family diagonal", at_least(1))
+    deterministic_prior: Literal["none", "map"] = option(
+        "none", "price of the deterministic depth and weights: nothing, or their action under the prior"
+    )
     solver: str = option(
         "fused-euler",
         "scheme of the stochastic phase: fused-euler, euler, heun, midpoint, milstein, sra1, torchsde:METHOD",
@@ -29,7 +39,10 @@ class ProcessOptions(Group, group="weight process"):
     )
 
     def idle(self) -> dict[str, str]:
-        return {"theta": "expected --theta with --prior ou, got --prior brownian"} if self.prior == "brownian" else {}
+        found = {"theta": "expected --theta with --prior ou, got --prior brownian"} if self.prior == "brownian" else {}
+        if self.drift_family == "bottleneck":
+            found["knots"] = "expected --knots with --drift-family diagonal, got --drift-family bottleneck"
+        return found
 
 
 class HeadOptions(Group, group="head"):

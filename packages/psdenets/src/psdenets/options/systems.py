@@ -10,7 +10,7 @@ from psdenets.errors import BadInput
 from psdenets.options.baselines import EnsembleOptions, HmcOptions, LaplaceOptions, MeanFieldOptions
 from psdenets.options.cut import CutOptions
 from psdenets.options.fields import Part
-from psdenets.options.network import FlowOptions, NetOptions, ResnetOptions
+from psdenets.options.network import FeatureOptions, FlowOptions, NetOptions, ResnetOptions
 from psdenets.options.process import HeadOptions, ProcessOptions
 from psdenets.options.training import PredictionOptions, TrainingOptions
 
@@ -28,6 +28,7 @@ class SystemOptions:
     training: TrainingOptions | None = None
     cut: CutOptions | None = None
     flow: FlowOptions | None = None
+    features: FeatureOptions = field(default_factory=FeatureOptions)
     resnet: ResnetOptions | None = None
     mean_field: MeanFieldOptions | None = None
     process: ProcessOptions | None = None
@@ -42,9 +43,23 @@ class SystemOptions:
             self.flow.check_method(gradient, moving_weights=self.cut is not None)
             if self.cut is not None:
                 self.cut.check_steps(self.flow.steps)
-        batch_norm = self.resnet is not None and self.resnet.norm == "batch"
+        self._check_features()
+        batch_norm = self.features.learned or (self.resnet is not None and self.resnet.norm == "batch")
         if batch_norm and self.training is not None and self.training.batch_size < 2:
-            raise BadInput(f"expected --batch-size of 2 or more with --norm batch, got {self.training.batch_size}")
+            raise BadInput(
+                f"expected --batch-size of 2 or more with batch normalisation, got {self.training.batch_size}"
+            )
+
+    def _check_features(self) -> None:
+        if not self.features.learned:
+            return
+        if len(self.features.widths) != len(self.net.scales):
+            raise BadInput(
+                f"expected --channels for each of the {len(self.net.scales)} scales of --blocks {self.net.blocks}, "
+                f"got {self.features.channels}"
+            )
+        if self.training is not None and self.training.piece is not None:
+            raise BadInput("expected whole batches with --transition learned, which normalises them, got --piece")
 
     @property
     def final_samples(self) -> int:

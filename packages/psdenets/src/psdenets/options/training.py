@@ -35,6 +35,9 @@ class TrainingOptions(Group, group="training"):
     drift_lr: float = option(
         1.0, "learning rate of f_q relative to --lr; f_q reads all weights at once and needs less", above(0)
     )
+    weight_decay: float = option(
+        0.0, "decoupled weight decay of all weights but those of f_q, as in AdamW", at_least(0)
+    )
     schedule: Literal["constant", "one-cycle", "cosine"] = option("one-cycle", "learning-rate schedule")
     clip: float | None = option(1.0, "largest norm of the gradient; null for no clipping", above(0))
     ema: float = option(
@@ -46,7 +49,9 @@ class TrainingOptions(Group, group="training"):
     kappa_base: float = option(1e-3, "kappa of a fully stochastic network", at_least(0))
     kappa_warmup: float = option(0.0, "epochs over which kappa rises from 0", at_least(0))
     select: Literal["last", "best"] = option("last", "keep the last weights, or the best by validation accuracy")
-    augment: Literal["none", "jitter", "crop-flip"] = option("jitter", "random changes to training images")
+    augment: Literal["none", "jitter", "crop-flip", "shift-flip"] = option(
+        "jitter", "random changes to training images"
+    )
     max_seconds: float | None = option(None, "stop training after this time, even if --epochs is not reached", above(0))
     max_seconds_of: str | None = option(None, "stop training after the time that this finished run took")
     checkpoint_seconds: float = option(

@@ -23,7 +23,7 @@ from psdenets.data.augment import augmented
 from psdenets.data.images import to_unit
 from psdenets.data.spec import ImageSpec
 from psdenets.models.base import ImageClassifier
-from psdenets.models.psde import Classifier
+from psdenets.models.psde import Classifier, require_seen_noise
 from psdenets.options.training import TrainingOptions
 from psdenets.runs.predictions import Predictions, predict
 from psdenets.seeds import generator
@@ -33,7 +33,9 @@ from psdenets.training.micro_batches import kept_by_an_image, size_for
 from psdenets.training.objective import kappa_at
 from psdenets.training.schedules import rate
 from psdenets.training.step import Losses, TrainingStep
-from sdeweights import NonFiniteState, WeightProcess
+from sdeweights import DiagonalDrift, NonFiniteState, WeightProcess
+
+_ADAPTED = 5000  # images from which a fixed stem is computed
 
 Build = Callable[[Config, ImageSpec], ImageClassifier]
 
@@ -88,12 +90,16 @@ class Trainer:
         self.config, self.options, self.splits, self.device = config, config.training, splits, device
         n_train = len(splits.train)
         self.model: ImageClassifier = (build or SYSTEMS[config.model].build)(config, splits.spec).to(device)
+        if isinstance(self.model, Classifier):
+            require_seen_noise(self.model)
+        self.model.adapt(to_unit(splits.train.pixels[:_ADAPTED].to(device)))
         self.averaged = copy.deepcopy(self.model).requires_grad_(False) if self.options.ema else None
         self.best: dict[str, Tensor] = {}
         self.losses = TrainingStep(
             self.model, self.model.likelihood, n_train, self.options.samples, _piece(self.model, config)
         )
         self.optimizer = _adam(self.model, self.options)
+        self._diagonal = [module for module in self.model.modules() if isinstance(module, DiagonalDrift)]
         self.at = Position()
         self.kl_weight: float = config.system.kl_weight or 0.0
         self.batches = n_train // self.options.batch_size
@@ -226,6 +232,8 @@ class Trainer:
         most = math.inf if self.options.clip is None else self.options.clip
         nn.utils.clip_grad_norm_(self.model.parameters(), most, error_if_nonfinite=True)
         self.optimizer.step()
+        for drift in self._diagonal:
+            drift.project_()
 
     @torch.no_grad()
     def _average(self) -> None:
@@ -265,7 +273,7 @@ class Trainer:
 def _piece(model: ImageClassifier, config: Config) -> int | None:
     """Images per micro-batch; None for whole batches."""
     options = config.training
-    if options.piece is not None or not isinstance(model, Classifier):
+    if options.piece is not None or not isinstance(model, Classifier) or config.system.features.learned:
         return options.piece
     try:
         return size_for(options.batch_size, kept_by_an_image(config, model.spec))
@@ -277,8 +285,9 @@ def _adam(model: nn.Module, options: TrainingOptions) -> torch.optim.Adam:
     """Adam, with a separate learning rate for the drifts f_q of weight processes."""
     processes = [module for module in model.modules() if isinstance(module, WeightProcess)]
     drifts = {p for process in processes if isinstance(process.drift, nn.Module) for p in process.drift.parameters()}
+    decay = {"weight_decay": options.weight_decay, "decoupled_weight_decay": True} if options.weight_decay else {}
     groups = [
-        {"params": [p for p in model.parameters() if p not in drifts], "share": 1.0},
+        {"params": [p for p in model.parameters() if p not in drifts], "share": 1.0, **decay},
         {"params": [p for p in model.parameters() if p in drifts], "share": options.drift_lr},
     ]
     return torch.optim.Adam([group for group in groups if group["params"]], lr=options.lr, fused=True)

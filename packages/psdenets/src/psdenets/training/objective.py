@@ -2,6 +2,9 @@
 
     loss = mean NLL + kappa / n_train * int |u|^2 + KL_head / n_train,     int |u|^2 = 2 * (1/2 int |u|^2) = 2 KL
 
+With `--deterministic-prior map`, the action of the deterministic part under the prior is added to the KL: the integral
+of |u|^2 then runs over the whole depth and all weights.
+
 At kappa = 1/2, n_train * loss is exactly the negative ELBO. At any other kappa, the path KL (or the KL of a mean-field
 baseline) is weighted by the temperature 2 kappa. The KL of a mean-field head always has the weight 1 / n_train, as in
 the ELBO; the published code weights it by kappa / n_train.
@@ -23,7 +26,9 @@ class Loss(NamedTuple):
     head_kl: Tensor
 
 
-def objective(nll: Tensor, kl: Tensor, head_kl: Tensor, kappa: float, n_train: int) -> Loss:
+def objective(
+    nll: Tensor, kl: Tensor, head_kl: Tensor, kappa: float, n_train: int, action: float | Tensor = 0.0
+) -> Loss:
     """Loss of a batch from its mean NLL and its KLs.
 
     Args:
@@ -32,11 +37,12 @@ def objective(nll: Tensor, kl: Tensor, head_kl: Tensor, kappa: float, n_train: i
         head_kl: KL of the head, weighted by 1 / n_train for every kappa.
         kappa: weight of int |u|^2.
         n_train: number of training images.
+        action: price of the deterministic part of the weights, a number or (S,); weighted like the KL.
 
     Example: over 100 images a path KL of 3 adds 2 * kappa * 3 / 100, and a head KL of 3 adds 3 / 100.
     """
     mean_kl = kl.mean()
-    return Loss(nll + (2 * kappa * mean_kl + head_kl) / n_train, nll, mean_kl, head_kl)
+    return Loss(nll + (2 * kappa * (kl + action).mean() + head_kl) / n_train, nll, mean_kl, head_kl)
 
 
 def kappa_at(epoch: float, kappa: float, warmup: float) -> float:

@@ -18,6 +18,7 @@ from psdenets.data import Splits, load_splits
 from psdenets.data.spec import ImageSpec
 from psdenets.errors import BadInput
 from psdenets.models.base import ImageClassifier
+from psdenets.models.psde import Classifier
 from psdenets.nn.scales import block_shapes
 from psdenets.references import sources
 from psdenets.runs.directory import RunDir
@@ -145,10 +146,15 @@ def _opening(config: Config, splits: Splits, trainer: Trainer, run: RunDir) -> s
     kappa = config.system.kl_weight
     noise = "no noise" if kappa is None else f"kappa {kappa:g} (temperature {2 * kappa:g})"
     begun = f", from epoch {trainer.at.epoch + 1} batch {trainer.at.batch + 1}" if trainer.at.step else ""
+    shared = (
+        f", {trainer.model.stochastic_share():.0%} of the weights stochastic"
+        if isinstance(trainer.model, Classifier)
+        else ""
+    )
     sizes = f"{len(splits.train)} training, {len(splits.val)} validation, {len(splits.test)} test images"
     return (
         f"{config.dataset}: {sizes} of {splits.spec.size}\n"
-        f"{config.title}, {parameters:,} parameters, {noise}; run directory {run.path}{begun}"
+        f"{config.title}, {parameters:,} parameters{shared}, {noise}; run directory {run.path}{begun}"
     )
 
 

@@ -54,4 +54,5 @@ class TrainingStep(nn.Module):
         else:
             logits = self.model.logits(images, weights)
             nll = self.likelihood.mean_nll(logits, labels)
-        return Losses(*objective(nll, weights.kl, self.model.head_kl(), kappa, self.n_train), logits)
+        action = self.model.action(weights)
+        return Losses(*objective(nll, weights.kl, self.model.head_kl(), kappa, self.n_train, action), logits)

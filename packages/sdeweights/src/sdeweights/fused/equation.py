@@ -9,8 +9,7 @@ dw = (theta (mu - w) + n) dt + sigma dB
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import NamedTuple, Self, cast
 
 import torch
@@ -61,22 +60,6 @@ class Equation(NamedTuple):
     activation: Callable[[Tensor], Tensor]
     layers: list[Layer]
     diagonal: Diagonal | None = None
-
-    @property
-    def tensors(self) -> list[Tensor]:
-        """All trainable tensors: the diagonal part, if there is one, and the layers."""
-        return [*(self.diagonal or ()), *itertools.chain(*self.layers)]
-
-    def bare(self) -> Self:
-        """The equation without its tensors."""
-        return self._replace(layers=[], diagonal=None)
-
-    def of_tensors(self, tensors: Sequence[Tensor]) -> Self:
-        """The inverse of `tensors` and `bare`; layers have 5 tensors each, so 2 are left over for the diagonal part."""
-        size, diagonal = len(Layer._fields), Diagonal(*tensors[:2]) if len(tensors) % len(Layer._fields) else None
-        rest = tensors[2:] if diagonal else tensors
-        layers = [Layer(*rest[i : i + size]) for i in range(0, len(rest), size)]
-        return self._replace(layers=layers, diagonal=diagonal)
 
     @classmethod
     def deterministic(cls, drift: Field) -> Self:

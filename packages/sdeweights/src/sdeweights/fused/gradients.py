@@ -24,9 +24,10 @@ Times = Sequence[float]
 
 def integrate(equation: Equation, w: Tensor, times: Times, dB: Tensor | None) -> tuple[Tensor, Tensor]:
     """States (S, n + 1, d) and KL (S,) of a phase, with gradients for w and all layers."""
-    tensors = [w, *equation.tensors]
+    tensors = [w, *(equation.diagonal or ()), *itertools.chain(*equation.layers)]
     if torch.is_grad_enabled() and any(x.requires_grad for x in tensors):
-        states, total = _Steps.apply(equation.bare(), times, dB, *tensors)  # type: ignore[no-untyped-call]
+        bare = equation._replace(layers=[], diagonal=None)
+        states, total = _Steps.apply(bare, times, dB, *tensors)  # type: ignore[no-untyped-call]
         return states, total
     states, total, _ = take(equation, w, times, dB, keep=False)
     return states, total
@@ -38,7 +39,7 @@ class _Steps(torch.autograd.Function):
     def forward(
         ctx: Any, equation: Equation, times: Times, dB: Tensor | None, *tensors: Tensor
     ) -> tuple[Tensor, Tensor]:
-        states, total, visited = take(equation.of_tensors(tensors[1:]), tensors[0], times, dB, keep=True)
+        states, total, visited = take(_of_tensors(equation, tensors[1:]), tensors[0], times, dB, keep=True)
         ctx.equation, ctx.times, ctx.inputs = equation, times, len(tensors)
         ctx.save_for_backward(states, *tensors, *itertools.chain(*visited))
         ctx.set_materialize_grads(False)
@@ -49,7 +50,7 @@ class _Steps(torch.autograd.Function):
     def backward(ctx: Any, to_states: Tensor | None, to_kl: Tensor | None) -> tuple[Tensor | None, ...]:
         states, *saved = ctx.saved_tensors
         w, *tensors = saved[: ctx.inputs]
-        equation = ctx.equation.of_tensors(tensors)
+        equation = _of_tensors(ctx.equation, tensors)
         kept, n = saved[ctx.inputs :], len(ctx.times) - 1
         visited = Visited(*(kept[i : i + n] for i in range(0, len(kept), n)))
         return (None, None, None, *_backward(equation, ctx.times, visited, states, w, (to_states, to_kl)))
@@ -160,11 +161,22 @@ class _HiddenAgain:
         self._leaves = [x.detach().requires_grad_() for layer in hidden for x in layer]
         p.requires_grad_()
         with torch.enable_grad():
-            leaves = [Layer(*self._leaves[i : i + 5]) for i in range(0, len(self._leaves), 5)]
-            self._x = HiddenLayers(leaves, p.new_tensor(starts), activation).everywhere(p)
+            self._x = HiddenLayers(_layers_of(self._leaves), p.new_tensor(starts), activation).everywhere(p)
             rows = [torch.autograd.grad(row.sum(), p, retain_graph=True)[0] for row in self._x.unbind(-1)]
         self.jacobian = torch.stack(rows, -2)
 
     def gradients(self, to_x: Tensor) -> list[Tensor | None]:
         """Gradients of all tensors of the hidden layers; None for W1, which is not used here."""
         return list(torch.autograd.grad(self._x, self._leaves, to_x, allow_unused=True))
+
+
+def _of_tensors(bare: Equation, tensors: Sequence[Tensor]) -> Equation:
+    """The equation with its tensors: those of the layers, after the two of the diagonal part if there is one."""
+    rest = len(tensors) % len(Layer._fields)
+    return bare._replace(layers=_layers_of(tensors[rest:]), diagonal=Diagonal(*tensors[:rest]) if rest else None)
+
+
+def _layers_of(tensors: Sequence[Tensor]) -> list[Layer]:
+    """Group a flat sequence of tensors into layers."""
+    size = len(Layer._fields)
+    return [Layer(*tensors[i : i + size]) for i in range(0, len(tensors), size)]

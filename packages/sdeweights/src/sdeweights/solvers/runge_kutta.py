@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from sdeweights.diffusion import Field
+from sdeweights.functional import slope
 
 Ends = tuple[Any, Any]  # an argument of f at both ends of a step
 
@@ -43,16 +44,6 @@ class RungeKutta:
         for (t0, t1), (start, stop) in zip(itertools.pairwise(ts), itertools.pairwise(times), strict=True):
             states.append(self.step(f, states[-1], stop - start, (t0, t1)))
         return torch.stack(states, 1)
-
-
-def slope(f: Callable[..., Tensor], t: Tensor, x: Tensor, *along: Tensor) -> Tensor:
-    """f(t, x, *along); raises ValueError if its shape is not that of x, which broadcasting would hide."""
-    k = f(t, x, *along)
-    if not isinstance(k, Tensor) or k.shape != x.shape:
-        got = tuple(k.shape) if isinstance(k, Tensor) else type(k).__name__
-        what, of = ("f_h(t, h, w)", "h") if along else ("f(t, w)", "w")
-        raise ValueError(f"expected {what} of the shape {tuple(x.shape)} of {of}, got {got}")
-    return k
 
 
 def between(x0: Any, x1: Any, c: float) -> Any:

@@ -72,11 +72,11 @@ def solved(f_h: nn.Module, h0: Tensor, flow: FlowOptions) -> Tensor:
     """h at t = 1, after `flow.steps` steps of a fixed-step scheme, or as many as an adaptive scheme needs."""
     ends = torch.tensor([0.0, 1.0], dtype=h0.dtype, device=h0.device)
     if flow.adaptive:
-        path = odeint(f_h, h0, ends, method=flow.method(), rtol=flow.rtol, atol=flow.atol)
+        path = odeint(f_h, h0, ends, method=flow.constant_method, rtol=flow.rtol, atol=flow.atol)
     else:
         ts = torch.linspace(0, 1, flow.steps + 1, dtype=h0.dtype, device=h0.device)
         options = {"grid_constructor": lambda _f, _h, _t: ts}
-        path = odeint(f_h, h0, ends, method=flow.method(), options=options)
+        path = odeint(f_h, h0, ends, method=flow.constant_method, options=options)
     return cast("Tensor", path[-1])
 
 
@@ -90,4 +90,4 @@ class HyperODENet(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """Logits."""
-        return self.deep.from_hidden(lifted(x, self.deep.config), self.deep.draw(1))[0]
+        return self.deep.from_hidden(self.deep.stem(lifted(x, self.deep.config)), self.deep.draw(1))[0]

@@ -71,7 +71,22 @@ def rbf(x: Tensor, m: Tensor) -> tuple[Tensor, Tensor]:
     return y, -2 * z * y
 
 
-KERNELS: dict[str, Kernel] = {"softplus": softplus, "tanh": tanh, "elu": elu, "swish": swish, "rbf": rbf}
+def relu(x: Tensor, m: Tensor) -> tuple[Tensor, Tensor]:
+    """max(z, 0), and 0 or 1."""
+    z = x + m
+    return z.clamp(min=0), (z > 0).to(z.dtype)
+
+
+def gelu(x: Tensor, m: Tensor) -> tuple[Tensor, Tensor]:
+    """z P(z) and P(z) + z p(z) with P and p the normal distribution function and density."""
+    z = x + m
+    below = 0.5 * (1 + torch.erf(z * 0.5**0.5))
+    return z * below, below + z * torch.exp(-0.5 * z * z) * (2 * torch.pi) ** -0.5
+
+
+KERNELS: dict[str, Kernel] = {
+    "softplus": softplus, "tanh": tanh, "elu": elu, "swish": swish, "rbf": rbf, "relu": relu, "gelu": gelu,
+}  # fmt: skip
 
 
 def compiled_add_map(name: str) -> Callable[[Tensor, Tensor], Tensor]:
