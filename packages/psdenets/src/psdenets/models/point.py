@@ -39,6 +39,10 @@ class PointEstimate(ImageClassifier):
     def draw(self, samples: int = 1, generator: torch.Generator | None = None) -> Repeated:  # noqa: ARG002 - no noise
         return Repeated(self.mean.new_zeros(samples))
 
+    def mean_weights(self) -> Repeated:
+        """The weights themselves."""
+        return self.draw(1)
+
     def logits(self, x: Tensor, weights: Repeated) -> Tensor:
         out: Tensor = self.net(self.normalised(x))
         return out.expand(len(weights.kl), -1, -1)

@@ -13,6 +13,7 @@ import numpy as np
 from bnneval import mean_probs, predictive_entropy
 from psdenets.runs.directory import RunDir
 from psdenets.runs.files import write_text
+from psdenets.runs.noise import samples_agree
 
 if TYPE_CHECKING:
     from psdenets.config import Config
@@ -21,6 +22,16 @@ if TYPE_CHECKING:
 
 _ABOUT_CURVES = "Accuracy and calibration error after each epoch. The test curve is not used for model selection."
 _ABOUT_PATHS = "Sample paths of a few weights. Noise enters only the stochastic weights, inside the stochastic window."
+_ABOUT_NOISE = (
+    "Each weight sample makes its own prediction; the metrics above are those of their average. The epistemic share is "
+    "the part of the predictive entropy that comes from differences between samples; the rest they have in common. "
+    "Disagreement is the share of single predictions whose class is not that of the average. If both are near 0, all "
+    "samples predict the same, and the noise has no effect."
+)
+_ABOUT_WIDTHS = (
+    "Standard deviation of the noisy weights at the end of the stochastic window, posterior divided by prior. Weights "
+    "at 1 are as wide as the prior makes them; training made those left of 1 narrower and those right of 1 wider."
+)
 _GALLERY = 12  # images in each of the two galleries: the least and the most certain
 
 _STYLE = """
@@ -67,6 +78,8 @@ def write_report(
 <p class="soft">Left: accuracy of the predictions in each confidence bin.
 Right: entropy of the predictions, from 0 (certain) to {np.log(len(classes)):.2f} nats (uniform).</p>
 <div class="plots">{_plot(run, "reliability", 400)}{_plot(run, "entropy", 400)}</div>
+{_noise(config, metrics)}
+{_section(run, "widths", "What the posterior learned about the width of the weights", _ABOUT_WIDTHS)}
 <h2>Least certain test images</h2>{_gallery(predictions, images, classes, certain=False)}
 <h2>Most certain test images</h2>{_gallery(predictions, images, classes, certain=True)}
 {_section(run, "weights", "Weights over depth", _ABOUT_PATHS)}
@@ -92,14 +105,32 @@ def _training(metrics: dict[str, Any]) -> str:
 
 
 def _cards(metrics: dict[str, Any]) -> str:
-    shown = [
+    return _shown(
         ("accuracy", f"{metrics['accuracy']:.2%}"),
         ("ECE", f"{metrics['ece']:.2%}"),
         ("NLL", f"{metrics['nll']:.4f}"),
         ("Brier score", f"{metrics['brier']:.4f}"),
         ("mean entropy", f"{metrics['entropy']:.3f}"),
         ("KL", f"{metrics['kl']:.1f}"),
-    ]
+    )
+
+
+def _noise(config: Config, metrics: dict[str, Any]) -> str:
+    """Whether weight samples differ, and the scores of their average, of one of them, and without noise."""
+    samples = metrics["test_samples"]
+    agree = samples_agree(config, metrics["epistemic_share"], samples)
+    scores = {
+        name: f"accuracy {metrics['accuracy' + end]:.2%}, NLL {metrics['nll' + end]:.4f}"
+        for name, end in ((f"average of {samples}", ""), ("one sample", "_one_sample"), ("without noise", "_no_noise"))
+        if "nll" + end in metrics
+    }
+    return f"""<h2>What the weight noise does</h2>
+<p class="soft">{_ABOUT_NOISE}</p>{f"<p><b>{escape(agree.capitalize())}.</b></p>" if agree else ""}
+{_shown(*((name.replace("_", " "), f"{metrics[name]:.2%}") for name in ("epistemic_share", "disagreement")))}
+{_table(scores)}"""
+
+
+def _shown(*shown: tuple[str, str]) -> str:
     return '<div class="cards">' + "".join(f'<div class="card">{n}<b>{v}</b></div>' for n, v in shown) + "</div>"
 
 
