@@ -41,7 +41,7 @@ def test_every_image_is_embedded_in_the_page_and_shown(page):
     pictures = page.execute_script(
         "return [...document.images].map(i => [i.src.slice(0, 5), i.complete, i.naturalWidth, i.clientWidth, i.alt])"
     )
-    assert len(pictures) == 4 + 24  # four plots, twelve most and twelve least certain images
+    assert len(pictures) == 5 + 24  # five plots, twelve most and twelve least certain images
     assert all(
         source == "data:" and complete and natural > 0 and shown > 0 and alt
         for source, complete, natural, shown, alt in pictures

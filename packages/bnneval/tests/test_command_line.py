@@ -68,6 +68,10 @@ def test_every_number_of_the_report_equals_that_of_its_function(files):
         "weight_samples": 3,
         "aleatoric_mean": split.aleatoric.mean(),
         "epistemic_mean": split.epistemic.mean(),
+        "epistemic_share": bnneval.epistemic_share(samples),
+        "disagreement": bnneval.disagreement(samples),
+        "nll_one_sample": bnneval.nll_one_sample(samples, labels),
+        "accuracy_one_sample": bnneval.accuracy_one_sample(samples, labels),
     }
     assert {key: report[key] for key in expected} == pytest.approx(expected, abs=1e-15)
     assert set(report) == {*expected, "reliability", "ood"}
@@ -76,7 +80,8 @@ def test_every_number_of_the_report_equals_that_of_its_function(files):
     scores = {"auroc": bnneval.auroc, "aupr": bnneval.aupr, "fpr95": bnneval.fpr_at_tpr}
     detection = {f"{name}{end}": score(*sets) for end, sets in by.items() for name, score in scores.items()}
     of_set = {"images": 100, "entropy_mean": outside.total.mean(), "entropy_std": outside.total.std()}
-    assert report["ood"] == pytest.approx({**of_set, **detection}, abs=1e-15)
+    noise = {"epistemic_share": bnneval.epistemic_share(ood), "disagreement": bnneval.disagreement(ood)}
+    assert report["ood"] == pytest.approx({**of_set, **detection, **noise}, abs=1e-15)
 
 
 def test_without_out_nothing_is_written_and_without_ood_there_is_no_roc(files, capsys):

@@ -92,6 +92,54 @@ def test_entropy_splits_into_disagreement_and_ambiguity():
     assert np.allclose([ambiguous.total, ambiguous.aleatoric, ambiguous.epistemic], [[LN2], [LN2], [0]], atol=1e-15)
 
 
+# Three weight samples, two images. Image 0: (1, 0), (0, 1), (1, 0); the mean is (2/3, 1/3). Image 1: always (3/4, 1/4).
+THREE = np.array([[[1.0, 0.0], [0.75, 0.25]], [[0.0, 1.0], [0.75, 0.25]], [[1.0, 0.0], [0.75, 0.25]]])
+
+
+def test_epistemic_share_is_a_ratio_of_means_by_hand():
+    # Every sample is certain of image 0, so all its entropy, ln 3 - 2/3 ln 2, comes from disagreement; none of image 1's.
+    first, second = np.log(3) - 2 / 3 * LN2, 2 * LN2 - 3 / 4 * np.log(3)
+    assert bnneval.epistemic_share(THREE) == pytest.approx(first / (first + second), abs=1e-15)
+    mean_of_ratios = (1 + 0) / 2
+    assert abs(bnneval.epistemic_share(THREE) - mean_of_ratios) > 0.01
+
+
+def test_disagreement_counts_single_predictions_by_hand():
+    assert bnneval.disagreement(THREE) == 1 / 6  # sample 1 of image 0, out of 3 samples of 2 images
+
+
+def test_scores_of_one_sample_are_averaged_over_samples_by_hand():
+    labels = [0, 1]
+    assert bnneval.accuracy_one_sample(THREE, labels) == pytest.approx((1 / 2 + 0 + 1 / 2) / 3, abs=1e-15)
+    assert bnneval.accuracy(bnneval.mean_probs(THREE), labels) == 1 / 2
+    softer = 0.5 * THREE + 0.25  # p_y is 3/4, 1/4, 3/4 for image 0 and 3/8 for image 1
+    logs = [np.log(4 / 3), np.log(4), np.log(4 / 3)]
+    assert bnneval.nll_one_sample(softer, labels) == pytest.approx((np.mean(logs) + np.log(8 / 3)) / 2, abs=1e-15)
+    assert bnneval.nll_one_sample(softer, labels) > bnneval.nll(bnneval.mean_probs(softer), labels)
+
+
+def test_one_impossible_sample_makes_the_nll_of_one_sample_infinite_but_not_that_of_the_average():
+    assert bnneval.nll_one_sample(THREE, [0, 0]) == np.inf
+    assert np.isfinite(bnneval.nll(bnneval.mean_probs(THREE), [0, 0]))
+
+
+def test_a_single_weight_sample_has_no_epistemic_share_and_the_ordinary_scores():
+    one, labels = np.random.default_rng(0).dirichlet(np.ones(5), (1, 100)), np.arange(100) % 5
+    assert bnneval.epistemic_share(one) == bnneval.disagreement(one) == 0
+    assert bnneval.nll_one_sample(one, labels) == bnneval.nll(one[0], labels)
+    assert bnneval.accuracy_one_sample(one, labels) == bnneval.accuracy(one[0], labels)
+
+
+def test_epistemic_share_is_zero_if_all_samples_are_certain_of_the_same_class():
+    assert bnneval.epistemic_share([np.eye(4)] * 3) == 0  # 0 / 0 otherwise
+
+
+def test_the_first_of_tied_classes_counts_in_disagreement():
+    tied = [[[0.5, 0.5]], [[0.5, 0.5]]]
+    assert bnneval.disagreement(tied) == 0
+    assert bnneval.disagreement([[[1.0, 0.0]], [[0.0, 1.0]]]) == 0.5  # the mean is a tie, which predicts class 0
+
+
 def test_aupr_of_an_uninformative_score_is_the_share_of_ood():
     assert bnneval.aupr([1.0] * 30, [1.0] * 10) == 0.25
 

@@ -142,6 +142,15 @@ def test_the_two_parts_add_up_to_the_total_entropy(samples):
     assert np.allclose(split.total, split.aleatoric + split.epistemic, atol=ROUND)
 
 
+@given(sampled_predictions())
+def test_shares_are_between_zero_and_one_and_one_sample_has_at_least_the_nll_of_the_average(samples):
+    assert 0 <= bnneval.epistemic_share(samples) <= 1
+    assert 0 <= bnneval.disagreement(samples) <= 1
+    labels = np.zeros(samples.shape[1], int)
+    one, averaged = bnneval.nll_one_sample(samples, labels), bnneval.nll(samples.mean(axis=0), labels)
+    assert one >= averaged * (1 - ROUND) - ROUND  # Jensen; both may be infinite
+
+
 @given(st.integers(1, 6), st.data())
 def test_mutual_information_of_identical_samples_is_zero(copies, data):
     one = data.draw(rows(3, 4))

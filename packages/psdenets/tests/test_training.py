@@ -28,7 +28,7 @@ def test_a_run_directory_contains_the_documented_files_and_metrics(small_run):
     documented = "config.json data.json metrics.jsonl metrics.json predictions.npz model.safetensors report.html"
     assert names == {*documented.split(), "checkpoints", "plots"}
     assert {p.name for p in (small_run / "plots").glob("*.png")} == {
-        "curves.png", "entropy.png", "reliability.png", "weights.png"}  # fmt: skip
+        "curves.png", "entropy.png", "reliability.png", "weights.png", "widths.png"}  # fmt: skip
     metrics = json.loads((small_run / "metrics.json").read_text())
     assert {"accuracy", "ece", "nll", "brier", "entropy", "seconds", "seed", "versions"} <= set(metrics)
 

@@ -148,7 +148,7 @@ def test_the_report_is_a_single_self_contained_page(small_run):
     reader = Reader()
     reader.feed((small_run / "report.html").read_text())
     assert all(link.startswith("data:image/png;base64,") for link in reader.links)
-    assert reader.images == 4 + 24  # four plots, twelve most and twelve least certain images
+    assert reader.images == 5 + 24  # five plots, twelve most and twelve least certain images
     metrics = json.loads((small_run / "metrics.json").read_text())
     for expected in (f"{metrics['accuracy']:.2%}", f"{metrics['ece']:.2%}", "Least certain", "batch_size", "torch"):
         assert expected in reader.text

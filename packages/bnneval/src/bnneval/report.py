@@ -10,9 +10,9 @@ from bnneval import _check
 from bnneval.calibration import classwise_ece, ece, reliability
 from bnneval.predictive import averaged
 from bnneval.roc import detection
-from bnneval.scoring import accuracy, brier, nll
+from bnneval.scoring import accuracy, accuracy_one_sample, brier, nll, nll_one_sample
 from bnneval.selective import aurc
-from bnneval.uncertainty import entropy_split, predictive_entropy
+from bnneval.uncertainty import disagreement, entropy_split, epistemic_share, predictive_entropy
 
 
 def report(probs: ArrayLike, labels: ArrayLike, ood_probs: ArrayLike | None = None, bins: int = 15) -> dict[str, Any]:
@@ -39,7 +39,7 @@ def report(probs: ArrayLike, labels: ArrayLike, ood_probs: ArrayLike | None = No
         "aurc": aurc(mean, labels),
         "entropy_mean": float(entropy.mean()),
         "entropy_std": float(entropy.std()),
-        **_parts(samples),
+        **_parts(samples, labels),
         "reliability": {name: values.tolist() for name, values in diagram._asdict().items()},
     }
     if ood_probs is not None:
@@ -47,8 +47,8 @@ def report(probs: ArrayLike, labels: ArrayLike, ood_probs: ArrayLike | None = No
     return metrics
 
 
-def _parts(probs: NDArray[Any]) -> dict[str, float]:
-    """Mean aleatoric and epistemic uncertainty; empty without weight samples, which are needed to separate the two."""
+def _parts(probs: NDArray[Any], labels: ArrayLike) -> dict[str, float]:
+    """Both parts of the uncertainty, and what averaging over weight samples changes; empty without weight samples."""
     if probs.ndim != 3:
         return {}
     split = entropy_split(probs)
@@ -56,6 +56,10 @@ def _parts(probs: NDArray[Any]) -> dict[str, float]:
         "weight_samples": len(probs),
         "aleatoric_mean": float(split.aleatoric.mean()),
         "epistemic_mean": float(split.epistemic.mean()),
+        "epistemic_share": epistemic_share(probs),
+        "disagreement": disagreement(probs),
+        "nll_one_sample": nll_one_sample(probs, labels),
+        "accuracy_one_sample": accuracy_one_sample(probs, labels),
     }
 
 
@@ -75,6 +79,7 @@ def _ood(inside: NDArray[Any], outside: NDArray[Any]) -> dict[str, Any]:
     if inside.ndim == 3:
         by_mi = detection(entropy_split(inside).epistemic, entropy_split(outside).epistemic)._asdict()
         result |= {f"{key}_mutual_information": value for key, value in by_mi.items()}
+        result |= {"epistemic_share": epistemic_share(outside), "disagreement": disagreement(outside)}
     return result
 
 

@@ -36,6 +36,26 @@ def nll(probs: ArrayLike, labels: ArrayLike) -> float:
     return float(nll_per_sample(probs, labels).mean())
 
 
+def accuracy_one_sample(sample_probs: ArrayLike, labels: ArrayLike) -> float:
+    """Accuracy of a prediction with one weight sample, averaged over the S weight samples; (S, N, C), (N,).
+
+    >>> accuracy_one_sample([[[0.9, 0.1]], [[0.4, 0.6]]], [0])   # 1 and 0; that of the averaged probabilities is 1
+    0.5
+    """
+    return float(np.mean([accuracy(p, labels) for p in _check.sample_probabilities(sample_probs)]))
+
+
+def nll_one_sample(sample_probs: ArrayLike, labels: ArrayLike) -> float:
+    """NLL of a prediction with one weight sample, averaged over the S weight samples; (S, N, C), (N,).
+
+    It is at least the NLL of the averaged probabilities, by Jensen's inequality, and infinite if that of a sample is.
+
+    >>> round(nll_one_sample([[[0.5, 0.5]], [[0.25, 0.75]]], [0]), 6)   # (ln 2 + ln 4) / 2
+    1.039721
+    """
+    return float(np.mean([nll(p, labels) for p in _check.sample_probabilities(sample_probs)]))
+
+
 def brier_per_sample(probs: ArrayLike, labels: ArrayLike) -> NDArray[np.float64]:
     """sum_c (p_c - 1[c = y])^2 of each sample, (N, C), (N,) -> (N,), between 0 and 2."""
     p = _check.probabilities(probs)

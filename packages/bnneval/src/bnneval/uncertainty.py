@@ -8,7 +8,7 @@
 
 Aleatoric uncertainty is the part that all weight samples agree on: the input is ambiguous. Epistemic uncertainty is the
 part that comes from their disagreement. All names in a row refer to the same number; mutual information is also known
-as the BALD score.
+as the BALD score. `epistemic_share` and `disagreement` say in one number whether the weight samples differ at all.
 """
 
 from __future__ import annotations
@@ -74,3 +74,28 @@ def entropy_split(sample_probs: ArrayLike) -> EntropySplit:
     aleatoric = np.mean([_entropy(one) for one in p], axis=0)
     # Entropy is concave, so the difference is >= 0 up to rounding.
     return EntropySplit(total, aleatoric, np.maximum(total - aleatoric, 0))
+
+
+def epistemic_share(sample_probs: ArrayLike) -> float:
+    """Mean mutual information / mean predictive entropy, (S, N, C) -> a number from 0 to 1; 0 if the entropy is 0.
+
+    It is a ratio of means, not a mean of ratios, which images of almost no entropy would dominate.
+
+    >>> epistemic_share([[[1.0, 0.0], [0.5, 0.5]], [[0.0, 1.0], [0.5, 0.5]]])   # ln 2 and 0, each out of ln 2
+    0.5
+    """
+    split = entropy_split(sample_probs)
+    total = split.total.sum()
+    return float(split.epistemic.sum() / total) if total > 0 else 0.0
+
+
+def disagreement(sample_probs: ArrayLike) -> float:
+    """Share of the S N single predictions whose class is not that of the averaged probabilities, (S, N, C) -> a number.
+
+    The first of tied classes is predicted. The class of one weight sample is its most probable one.
+
+    >>> disagreement([[[0.9, 0.1]], [[0.8, 0.2]], [[0.4, 0.6]]])   # the mean predicts class 0, one of three does not
+    0.3333333333333333
+    """
+    p = _check.sample_probabilities(sample_probs)
+    return float((p.argmax(axis=-1) != p.mean(axis=0).argmax(axis=-1)).mean())

@@ -71,6 +71,7 @@ def evaluate(args: argparse.Namespace) -> str:
     from psdenets.runs.directory import RunDir, versions
     from psdenets.runs.files import write_json
     from psdenets.runs.loading import load
+    from psdenets.runs.noise import noise_metrics, samples_agree
     from psdenets.runs.plots import prediction_figures, save
 
     model = load(args.run_dir, allow_code=args.allow_code)
@@ -84,16 +85,17 @@ def evaluate(args: argparse.Namespace) -> str:
     predictions = _predicted(model, test, samples, seed, out, "predictions.npz")
     ood = {} if foreign is None else {args.ood: _predicted(model, foreign, samples, seed, out, "ood.npz")}
     metrics = report(predictions.probs, predictions.labels, ood[args.ood].probs if ood else None)
+    metrics |= noise_metrics(model, test, predictions)
     about = {"run_dir": str(args.run_dir), "samples": samples, "seed": seed, "ood": args.ood, "versions": versions()}
     result: dict[str, Any] = {"metrics": metrics, **about}
-    lines = [table(metrics)]
+    lines = [table(metrics), samples_agree(config, metrics["epistemic_share"], len(predictions.probs))]
     if args.corruptions:
         result["corruptions"], shown = _corruptions(model, test, samples, seed, args.frost, out)
         lines.append(shown)
     for name, figure in prediction_figures(predictions, ood).items():
         save(figure, out.file(f"{name}.png"))
     write_json(out.file("metrics.json"), result)
-    return "\n".join([*lines, f"written to {out.path}", ""])
+    return "\n".join([*filter(None, lines), f"written to {out.path}", ""])
 
 
 def _predicted(model: ImageClassifier, images: Images, samples: int, seed: int, out: RunDir, name: str) -> Predictions:

@@ -61,6 +61,10 @@ class ImageClassifier(nn.Module, ABC):
     def parameter_counts(self) -> dict[str, int]:
         """Number of trainable parameters by kind."""
 
+    def mean_weights(self) -> Any:
+        """One sample with the noise switched off; None if the system has no such weights."""
+        return None
+
     def draw_in_groups(self, samples: int, generator: torch.Generator | None = None) -> Iterator[Any]:
         """Yield the samples of `draw` in groups that fit in memory."""
         yield self.draw(samples, generator)

@@ -70,10 +70,16 @@ class LastLayerLaplace(ImageClassifier):
         numbers = len(self.posterior_mean)
         at = self.posterior_mean.device
         noise = [torch.randn(numbers, generator=generator, dtype=torch.float64, device=at) for _ in range(samples)]
-        drawn = self.posterior_mean + torch.stack(noise) @ self.posterior_scale.mT
+        return self._weights(self.posterior_mean + torch.stack(noise) @ self.posterior_scale.mT)
+
+    def mean_weights(self) -> LaplaceWeights:
+        """The trained last layer."""
+        return self._weights(self.posterior_mean[None])
+
+    def _weights(self, w: Tensor) -> LaplaceWeights:
         classes, d = self.net.head.weight.shape
-        weight, bias = drawn[:, : classes * d].reshape(-1, classes, d), drawn[:, classes * d :]
-        return LaplaceWeights(HeadWeights(weight, bias), self.mean.new_zeros(samples))
+        weight, bias = w[:, : classes * d].reshape(-1, classes, d), w[:, classes * d :]
+        return LaplaceWeights(HeadWeights(weight, bias), self.mean.new_zeros(len(w)))
 
     def logits(self, x: Tensor, weights: LaplaceWeights) -> Tensor:
         h = self.net.features(self.normalised(x)).double()

@@ -76,6 +76,10 @@ class MeanField(ImageClassifier):
             noises.append(g if local else None)
         return MeanFieldWeights(tuple(values), tuple(noises), self.kl().expand(samples))
 
+    def mean_weights(self) -> MeanFieldWeights:
+        """The means, which are the parameters of the network."""
+        return MeanFieldWeights(({},), (None,), self.kl()[None])
+
     def _sampled(self, g: torch.Generator, skip: list[str]) -> dict[str, Tensor]:
         means = dict(self.net.named_parameters())
         return {

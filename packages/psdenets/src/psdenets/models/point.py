@@ -25,6 +25,10 @@ class PointEstimate(ImageClassifier):
     def draw(self, samples: int = 1, generator: torch.Generator | None = None) -> Noiseless:  # noqa: ARG002 - no noise
         return Noiseless(self.mean.new_zeros(samples))
 
+    def mean_weights(self) -> Noiseless:
+        """The weights themselves."""
+        return self.draw(1)
+
     def logits(self, x: Tensor, weights: Noiseless) -> Tensor:
         out: Tensor = self.net(self.normalised(x))
         return out.expand(len(weights.kl), -1, -1)

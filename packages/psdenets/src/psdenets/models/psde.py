@@ -28,6 +28,7 @@ from psdenets.options.process import ProcessOptions
 from psdenets.registries import PRIORS
 from psdenets.seeds import generator as generator_at
 from sdeweights import (
+    Increments,
     NonFiniteState,
     Prefix,
     Prior,
@@ -111,6 +112,14 @@ class DeepBlock(nn.Module):
         if count == samples:
             return path
         return replace(path, w=path.w.expand(samples, -1, -1), kl=path.kl.expand(samples))
+
+    def mean_path(self) -> WeightPath:
+        """The path with the noise switched off: all Brownian increments are zero."""
+        noise, phase = None, self.grid.sde
+        if phase is not None:
+            zeros = self.process.w0.new_zeros(1, phase.steps, len(self.process.S))
+            noise = Increments((phase.stop - phase.start) / phase.steps, zeros, zeros)
+        return self.process.sample(self.grid, noise=noise, **self.solvers)
 
     def forward(self, h: Tensor | Prefix, path: WeightPath) -> Tensor:
         """h at the end of the block: (N, ...) if all samples agree, else (S, N, ...).
@@ -203,6 +212,11 @@ class Classifier(ImageClassifier):
     def draw(self, samples: int = 1, generator: torch.Generator | None = None) -> Weights:
         """Sample weights. Sample i depends only on the state of the generator and on i."""
         return self._drawn(samples, self._streams(generator))
+
+    def mean_weights(self) -> Weights:
+        """The paths with the noise switched off, and the means of the head."""
+        head = HeadWeights(self.head.weight[None], self.head.bias[None])
+        return Weights(tuple(block.mean_path() for block in self.deep_blocks), head)
 
     def draw_in_groups(self, samples: int, generator: torch.Generator | None = None) -> Iterator[Weights]:
         """Yield the samples of `draw` in groups whose paths take at most half a gigabyte, or one sample at a time."""

@@ -100,6 +100,13 @@ class CutOptions(Group, group="cut"):
         return by_depth * (self.share if self.horizontal else 1.0)
 
     @property
+    def widened_by(self) -> str:
+        """The flags that make more of the depth or of the weights noisy; empty if there are none."""
+        by_ratio = self.vertical and self.t1 is None and self.ratio < 1
+        flags = {"--ratio": by_ratio, "--t1 and --t2": self.t1 is not None}
+        return " or ".join(name for name, used in (flags | {"--share": self.horizontal}).items() if used)
+
+    @property
     def slug(self) -> str:
         """A short name for directories: "vertical-ode-first", "full"."""
         return f"{self.cut}-{self.order}" if self.vertical else self.cut

@@ -15,6 +15,7 @@ from psdenets.config import Config
 from psdenets.data import Images
 from psdenets.runs.directory import RunDir
 from psdenets.runs.files import write_text
+from psdenets.runs.noise import samples_agree
 from psdenets.runs.predictions import Predictions
 
 _ABOUT_CURVES = "Accuracy and calibration error after each epoch. The test curve is not used for model selection."
@@ -23,6 +24,17 @@ _CARDS = (
     ("accuracy", "accuracy", ".2%"), ("ece", "ECE", ".2%"), ("nll", "NLL", ".4f"), ("brier", "Brier score", ".4f"),
     ("entropy", "mean entropy", ".3f"), ("kl", "KL", ".1f"),
 )  # fmt: skip
+_ABOUT_NOISE = (
+    "Each weight sample makes its own prediction; the metrics above are those of their average. The epistemic share is "
+    "the part of the predictive entropy that comes from differences between samples; the rest they have in common. "
+    "Disagreement is the share of single predictions whose class is not that of the average. If both are near 0, all "
+    "samples predict the same, and the noise has no effect."
+)
+_ABOUT_WIDTHS = (
+    "Standard deviation of the noisy weights at the end of the stochastic window, posterior divided by prior. Weights "
+    "at 1 are as wide as the prior makes them; training made those left of 1 narrower and those right of 1 wider. If all "
+    "are at 1, training moved the weights but did not change how widely they vary."
+)
 _GALLERY = 12  # images in each of the two galleries: the least and the most certain
 
 _STYLE = """
@@ -69,6 +81,8 @@ def write_report(
 <p class="soft">Left: accuracy of the predictions in each confidence bin.
 Right: entropy of the predictions, from 0 (certain) to {np.log(len(classes)):.2f} nats (uniform).</p>
 <div class="plots">{_plot(run, "reliability", 400)}{_plot(run, "entropy", 400)}</div>
+{_noise(config, metrics)}
+{_section(run, "widths", "What the posterior learned about the width of the weights", _ABOUT_WIDTHS)}
 <h2>Least certain test images</h2>{_gallery(predictions, images, classes, certain=False)}
 <h2>Most certain test images</h2>{_gallery(predictions, images, classes, certain=True)}
 {_section(run, "weights", "Weights over depth", _ABOUT_PATHS)}
@@ -91,8 +105,26 @@ def _facts(metrics: dict[str, Any], predictions: Predictions) -> str:
 
 
 def _cards(metrics: dict[str, Any]) -> str:
-    cards = (f'<div class="card">{title}<b>{metrics[name]:{form}}</b></div>' for name, title, form in _CARDS)
-    return f'<div class="cards">{"".join(cards)}</div>'
+    return _shown(*((title, f"{metrics[name]:{form}}") for name, title, form in _CARDS))
+
+
+def _noise(config: Config, metrics: dict[str, Any]) -> str:
+    """Whether weight samples differ, and the scores of their average, of one of them, and without noise."""
+    samples = metrics["test_samples"]
+    agree = samples_agree(config, metrics["epistemic_share"], samples)
+    scores = {
+        name: f"accuracy {metrics['accuracy' + end]:.2%}, NLL {metrics['nll' + end]:.4f}"
+        for name, end in ((f"average of {samples}", ""), ("one sample", "_one_sample"), ("without noise", "_no_noise"))
+        if "nll" + end in metrics
+    }
+    return f"""<h2>What the weight noise does</h2>
+<p class="soft">{_ABOUT_NOISE}</p>{f"<p><b>{escape(agree.capitalize())}.</b></p>" if agree else ""}
+{_shown(*((name.replace("_", " "), f"{metrics[name]:.2%}") for name in ("epistemic_share", "disagreement")))}
+{_table(scores)}"""
+
+
+def _shown(*shown: tuple[str, str]) -> str:
+    return '<div class="cards">' + "".join(f'<div class="card">{n}<b>{v}</b></div>' for n, v in shown) + "</div>"
 
 
 def _section(run: RunDir, plot: str, title: str, about: str) -> str:

@@ -1,8 +1,9 @@
-"""The figures of a run: reliability, entropy, ROC (drawn by bnneval), training curves and sample weight paths."""
+"""The figures of a run: reliability, entropy, ROC (drawn by bnneval), training curves, weight paths and widths."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from itertools import cycle
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -10,8 +11,9 @@ import numpy as np
 
 from bnneval import ece, mean_probs, predictive_entropy, reliability, roc
 from bnneval import plots as bnn_plots
-from psdenets.models.psde import Classifier
+from psdenets.models.psde import Classifier, DeepBlock
 from psdenets.seeds import generator
+from sdeweights import WeightProcess
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -23,6 +25,7 @@ if TYPE_CHECKING:
 _COLOURS = {"train": bnn_plots.GREY, "val": bnn_plots.ORANGE, "test": bnn_plots.BLUE}
 _LINES = {"train": ":", "val": "--", "test": "-"}
 _PATHS, _WEIGHTS = 12, 3  # sample paths per weight, number of weights shown
+_WIDTHS, _WIDTH_GROUP, _WIDTH_WEIGHTS = 64, 8, 20_000  # paths, paths at a time and weights per block for the widths
 
 
 def draw_plots(run: RunDir, predictions: Predictions, model: ImageClassifier, epochs: list[dict[str, Any]]) -> None:
@@ -32,6 +35,8 @@ def draw_plots(run: RunDir, predictions: Predictions, model: ImageClassifier, ep
         figures["curves"] = training_curves(epochs)
     if isinstance(model, Classifier):
         figures["weights"] = weight_paths(model)
+        noisy = {f"block {b + 1}": width_ratios(block) for b, block in enumerate(model.deep_blocks) if block.noisy}
+        figures |= {"widths": width_histogram(noisy)} if noisy else {}
     for name, figure in figures.items():
         save(figure, run.file(f"plots/{name}.png"))
 
@@ -97,6 +102,43 @@ def weight_paths(model: Classifier) -> Figure:
     return figure
 
 
+def width_ratios(block: DeepBlock) -> np.ndarray:
+    """Standard deviations of noisy weights at t2, posterior / prior, for at most 20,000 weights.
+
+    Both laws get the same noise, so the ratio is exactly 1 if the drifts are equal, for any number of paths.
+    """
+    import torch
+
+    process, at = block.process, -1 if block.grid.sde is None else block.grid.sde.last
+    prior = WeightProcess(process.w0, process.prior.drift, process.prior, process.cut, allow_leak=True)
+    chosen = process.S[torch.randperm(len(process.S), generator=generator(0, "width weights"))[:_WIDTH_WEIGHTS]]
+    stds = []
+    for law in (process, prior):
+        g = generator(0, "widths", device=process.w0.device)
+        with torch.no_grad():
+            paths = (law.sample(block.grid, _WIDTH_GROUP, generator=g) for _ in range(_WIDTHS // _WIDTH_GROUP))
+            stds.append(torch.cat([path.w[:, at, chosen] for path in paths]).double().std(0))
+    return (stds[0] / stds[1]).cpu().numpy()
+
+
+def width_histogram(ratios: Mapping[str, np.ndarray]) -> Figure:
+    """Histograms of posterior / prior standard deviation, one per block; ratios off the axis count at its ends."""
+    figure, axes = _figure(7.0, 1.0 + 1.1 * len(ratios), 1, rows=len(ratios), sharex=True)
+    reach = max(0.1, *(1.05 * np.quantile(np.abs(ratio - 1), 0.999) for ratio in ratios.values()))
+    edges = 1 + reach * np.linspace(-1, 1, 82)  # a bin around 1, so rounding errors do not split the equal widths
+    for ax, colour, (name, ratio) in zip(axes, cycle(bnn_plots.CYCLE), ratios.items(), strict=False):
+        counts, _ = np.histogram(np.clip(ratio, edges[0], edges[-1]), edges)
+        ax.stairs(100 * counts / len(ratio), edges, color=colour, fill=True, alpha=0.35)
+        ax.stairs(100 * counts / len(ratio), edges, color=colour, linewidth=1.3)
+        ax.axvline(1, color="black", linestyle="--", linewidth=0.8)
+        low, median, high = np.quantile(ratio, [0.01, 0.5, 0.99])
+        about = f"{name}: median {median:.3f}, 98 % of the weights from {low:.3f} to {high:.3f}"
+        ax.set_title(about, loc="left", fontsize=8)
+        ax.set(ylabel="weights (%)", xlim=(max(0, edges[0]), edges[-1]))
+    axes[-1].set_xlabel("standard deviation of a weight, posterior / prior (dashed: as wide as the prior)")
+    return figure
+
+
 def _shown_weights(S: np.ndarray, D: np.ndarray) -> list[int]:
     """Indices of the weights to show: spread over S, or two from S and one from D if both are non-empty."""
     if len(S) and len(D):
@@ -105,10 +147,10 @@ def _shown_weights(S: np.ndarray, D: np.ndarray) -> list[int]:
     return [int(some[round(k * (len(some) - 1) / (_WEIGHTS - 1))]) for k in range(_WEIGHTS)]
 
 
-def _figure(width: float, height: float, columns: int) -> tuple[Figure, Any]:
+def _figure(width: float, height: float, columns: int, rows: int = 1, **grid: Any) -> tuple[Figure, Any]:
     from matplotlib import rc_context
     from matplotlib.figure import Figure
 
     with rc_context(bnn_plots.STYLE):
         figure = Figure(figsize=(width, height), layout="constrained")
-        return figure, np.atleast_1d(figure.subplots(1, columns))
+        return figure, np.atleast_1d(figure.subplots(rows, columns, **grid))

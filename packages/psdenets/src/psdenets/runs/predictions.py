@@ -43,7 +43,7 @@ def predict(
     after_batch: Callable[[], None] = lambda: None,
 ) -> Predictions:
     """Predict all images with the same S weight samples, independently of the batch size."""
-    batches = Batches(images.pixels, batch_size, model.mean.device)
+    batches = Batches(images.pixels, model.mean.device, batch_size)
     probs, kl = model.predict_batches(batches, samples, generator, after_batch)
     return Predictions(probs.numpy(), images.labels.numpy(), float(kl.mean() + model.head_kl()), model.likelihood)
 
@@ -53,8 +53,8 @@ class Batches(Sequence["Tensor"]):
     """A sequence of batches of images in [0, 1], converted from pixels on access."""
 
     pixels: Tensor
-    size: int
     device: torch.device
+    size: int = 500
 
     def __len__(self) -> int:
         return -(-len(self.pixels) // self.size)

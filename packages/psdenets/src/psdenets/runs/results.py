@@ -15,13 +15,18 @@ from psdenets.models.base import ImageClassifier
 from psdenets.runs.directory import RunDir, versions
 from psdenets.runs.files import atomically, write_json
 from psdenets.runs.html_report import write_report
+from psdenets.runs.noise import noise_metrics, samples_agree
 from psdenets.runs.plots import draw_plots
 from psdenets.runs.predictions import Predictions, predict
 from psdenets.runs.weights import save_weights
 from psdenets.seeds import generator
 from sdeweights import NonFiniteState
 
-_FORMATS = {"accuracy": ".2%", "ece": ".2%", "nll": ".4f", "brier": ".4f", "entropy": ".4f", "kl": ".1f"}
+_FORMATS = {
+    "accuracy": ".2%", "ece": ".2%", "nll": ".4f", "brier": ".4f", "entropy": ".4f", "kl": ".1f",
+    "epistemic_share": ".2%", "disagreement": ".2%", "nll_one_sample": ".4f", "accuracy_one_sample": ".2%",
+    "nll_no_noise": ".4f", "accuracy_no_noise": ".2%",
+}  # fmt: skip
 
 
 class History(NamedTuple):
@@ -37,10 +42,12 @@ def write_results(run: RunDir, config: Config, model: ImageClassifier, test: Ima
     atomically(run.file("model.safetensors"), lambda path: save_weights(model.state_dict(), path))
     try:
         predictions = predict(model, test, config.system.final_samples, generator(config.seed, "final"))
+        noise = noise_metrics(model, test, predictions)
     except NonFiniteState as error:
         raise BadInput(f"cannot evaluate the trained network in {run.path}: {error}") from None
     metrics = {
         **predictions.metrics(),
+        **noise,
         "seconds": round(history.seconds, 3),
         **history.facts,
         "test_samples": len(predictions.probs),
@@ -52,7 +59,7 @@ def write_results(run: RunDir, config: Config, model: ImageClassifier, test: Ima
     draw_plots(run, predictions, model, history.epochs)
     write_report(run, config, metrics, predictions, test, model.spec.classes)
     write_json(run.file("metrics.json"), metrics)
-    return summary(metrics, run)
+    return summary(metrics, run, config)
 
 
 def save_predictions(run: RunDir, name: str, predictions: Predictions) -> None:
@@ -65,8 +72,10 @@ def save_predictions(run: RunDir, name: str, predictions: Predictions) -> None:
     atomically(run.file(name), write)
 
 
-def summary(metrics: Mapping[str, Any], run: RunDir) -> str:
-    """The main metrics as a small table; infinite ones are shown as `inf`."""
-    lines = [f"  {'test ' + name:<14}{format(metrics[name], form):>10}" for name, form in _FORMATS.items()]
-    lines.append(f"  {'seconds':<14}{metrics['seconds']:>10.1f}")
-    return "\n".join([*lines, f"  report        {run.file('report.html')}"]) + "\n"
+def summary(metrics: Mapping[str, Any], run: RunDir, config: Config) -> str:
+    """The main metrics as a small table, and a line if the weight samples agree; infinite metrics are `inf`."""
+    shown = {f"test {name}": format(metrics[name], form) for name, form in _FORMATS.items() if name in metrics}
+    shown["seconds"] = f"{metrics['seconds']:.1f}"
+    lines = [f"  {name.replace('_', ' '):<25}{value:>10}" for name, value in shown.items()]
+    agree = samples_agree(config, metrics["epistemic_share"], metrics["test_samples"])
+    return "\n".join([*lines, f"  report  {run.file('report.html')}", *filter(None, [agree]), ""])
