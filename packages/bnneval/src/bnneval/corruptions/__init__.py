@@ -9,13 +9,13 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from bnneval import _check
-from bnneval.corruptions import blur, colour, digital, fog, frost, motion, noise, snow, spatter
+from bnneval.corruptions import blur, colour, digital, noise, spatter, weather
 from bnneval.corruptions.constants import BENCHMARK, CONSTANTS, CORRUPTIONS, SEVERITIES
-from bnneval.corruptions.frost import Textures, textures
+from bnneval.corruptions.weather import Textures, textures
 
 __all__ = ["BENCHMARK", "CONSTANTS", "CORRUPTIONS", "SEVERITIES", "Textures", "corrupt", "textures"]
 
-_MODULES = (noise, blur, motion, snow, frost, fog, colour, digital, spatter)
+_MODULES = (noise, blur, weather, colour, digital, spatter)
 _FUNCTIONS: dict[str, Callable[..., NDArray[np.uint8]]] = {
     name: getattr(module, name) for name in CORRUPTIONS for module in _MODULES if hasattr(module, name)
 }
