@@ -37,10 +37,7 @@ def pictures_in(folder: Path) -> list[Path]:
 
 
 def read_folder(folder: Path, classes: list[str] | None = None) -> tuple[np.ndarray, np.ndarray, list[str]]:
-    """Read the images (N, H, W, 3) in folder/CLASS/, their labels, and the sorted class names.
-
-    All images are resized to the size of the first one.
-    """
+    """The images (N, H, W, 3) in folder/CLASS/, resized to the size of the first, labels, and sorted class names."""
     found = sorted(d.name for d in folder.iterdir() if d.is_dir()) if folder.is_dir() else []
     names = found if classes is None else classes
     if set(found) - set(names):

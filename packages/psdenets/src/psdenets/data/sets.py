@@ -71,10 +71,7 @@ def _split(images: Images, share: float) -> tuple[Images, Images]:
 
 
 def load_test_images(name: str, config: Config, spec: ImageSpec) -> Images:
-    """Test images of any data set or folder, converted to the format of `spec`, as an out-of-distribution set.
-
-    Labels are not used; they are 0 if the set has no labels or other classes.
-    """
+    """Test images of a data set or folder in the format of `spec`, as an out-of-distribution set; labels are unused."""
     root = root_of(config.data_root)
     if Path(name).is_dir():
         files = pictures_in(Path(name))

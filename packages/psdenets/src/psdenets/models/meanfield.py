@@ -40,13 +40,9 @@ class MeanFieldWeights(NamedTuple):
 
 @final
 class MeanField(ImageClassifier):
-    """A network whose weights are independent Gaussians.
+    """A network, normalised images -> logits, whose parameters become the means of independent Gaussians.
 
-    Args:
-        config: describes the Gaussians in `system.mean_field`.
-        spec: size and classes of the images.
-        net: normalised images -> logits; its parameters become the means.
-        chosen: whether the parameter of a given name is Gaussian; the others are deterministic.
+    Only parameters whose name is `chosen` are Gaussian; the others are deterministic.
     """
 
     def __init__(

@@ -95,10 +95,7 @@ class Draws(NamedTuple):
 
 @final
 class HMC(ImageClassifier):
-    """A perceptron with `width` hidden units, whose weight samples are posterior draws.
-
-    A new model's draws are zero; `run_chains` computes draws and `keep` stores them.
-    """
+    """A perceptron with `width` units whose weight samples are posterior draws, zero until `keep` stores some."""
 
     draws: Tensor
 

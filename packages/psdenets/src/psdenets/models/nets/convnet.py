@@ -19,14 +19,7 @@ from psdenets.seeds import seeded
 
 @final
 class ConvNet(nn.Module):
-    """Normalised images (N, C, H, W) -> logits (N, classes).
-
-    Args:
-        shape: (C, H, W) of the images.
-        classes: number of outputs.
-        convolutions: number of convolutions per scale.
-        width: channels of the first scale.
-    """
+    """Normalised images (N, *shape) -> logits (N, classes); the first scale has `width` channels."""
 
     def __init__(self, shape: tuple[int, int, int], classes: int, convolutions: tuple[int, ...], width: int) -> None:
         super().__init__()
