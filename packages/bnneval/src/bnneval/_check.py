@@ -1,7 +1,5 @@
 """Argument validation for all public functions: raises a one-line ValueError, `expected ..., got ...`."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from typing import Any
 

@@ -7,8 +7,6 @@ Equal-width edges are `linspace(0, 1, bins + 1)`; equal-mass edges are quantiles
 confidences share a bin and the order of the samples does not matter.
 """
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import numpy as np

@@ -4,8 +4,6 @@ Mean corruption error (Hendrycks and Dietterich):  CE_c = sum_s E_{s,c} / sum_s 
 relative mCE subtracts each model's clean error from its E_{s,c} first.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial

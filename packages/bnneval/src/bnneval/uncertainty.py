@@ -11,8 +11,6 @@ part that comes from their disagreement. All names in a row refer to the same nu
 as the BALD score.
 """
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import numpy as np

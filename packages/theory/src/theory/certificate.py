@@ -1,7 +1,5 @@
 """The result of checking one statement: the measured number, its bound, and the verdict."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from enum import StrEnum

@@ -9,8 +9,6 @@ processes observed at n times, so KL >= n R for every n. The paper's condition s
 only sigma sigma^T matters. If sigma_q is -sigma_p, or sigma_p times an orthogonal matrix on the right, then R = 0.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from typing import NamedTuple

@@ -1,7 +1,5 @@
 """Random models of Theorem 4.1: d_h = d_x, a(x) = x, and f_h, f_q, g_p within its assumptions."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import NamedTuple
 

@@ -1,7 +1,5 @@
 """Sample the model of Theorem 4.2: weight paths, their outputs, and the errors  sup_x |L h_1 - f~(x, eta)|."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import torch

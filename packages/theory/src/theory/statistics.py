@@ -1,7 +1,5 @@
 """Statistical bounds used by several claims, each with its probability of failing by chance."""
 
-from __future__ import annotations
-
 import math
 
 import torch

@@ -1,7 +1,5 @@
 """The 19 corruptions of CIFAR-10-C at severities 1 to 5, for uint8 images."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 

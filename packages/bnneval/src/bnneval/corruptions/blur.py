@@ -5,8 +5,6 @@ weight exp(-i^2 / (2 sigma^2)), normalised, and reads the pixel at (x, y) + ceil
 repeated border. The result is rounded to bytes.
 """
 
-from __future__ import annotations
-
 from functools import cache
 from math import ceil, cos, radians, sin
 from typing import Any

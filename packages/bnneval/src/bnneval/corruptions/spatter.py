@@ -1,7 +1,5 @@
 """Spatter: drops of water (pale turquoise, lit from one side) at severities 1 to 3, mud (brown) at 4 and 5."""
 
-from __future__ import annotations
-
 import numpy as np
 from numpy.typing import NDArray
 

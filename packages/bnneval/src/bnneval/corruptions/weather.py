@@ -8,8 +8,6 @@ The photographs of ice (frost1.png .. frost5.jpg of the original generator) are 
 folder is given they are used, otherwise procedural textures are; `Textures.source` records which.
 """
 
-from __future__ import annotations
-
 from functools import cache
 from pathlib import Path
 from typing import NamedTuple

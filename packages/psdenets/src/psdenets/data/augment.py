@@ -5,8 +5,6 @@ jitter      rotated by up to 8 degrees, scaled by up to 8 %, shifted by up to 1/
 crop-flip   shifted by up to 1/8 of the side with zero padding, half of the images mirrored        CIFAR-10: 4 of 32
 """
 
-from __future__ import annotations
-
 import math
 
 import torch

@@ -1,7 +1,5 @@
 """Read image files, one at a time or from folders named after their classes."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

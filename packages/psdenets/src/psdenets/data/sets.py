@@ -4,8 +4,6 @@ A custom data set, `--dataset mydata:load`, is also such a function. Instead of 
 (pixels, labels, class names): uint8 pixels (N, H, W), (N, H, W, C) or (N, C, H, W), and integer labels (N,).
 """
 
-from __future__ import annotations
-
 import os
 from functools import partial
 from pathlib import Path

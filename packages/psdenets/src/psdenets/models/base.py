@@ -6,8 +6,6 @@ Weights do not depend on images, so prediction takes two steps: `draw` samples w
 `forward` and `predict_proba` do both.
 """
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple, Protocol

@@ -10,8 +10,6 @@ which gives the same distribution for each image, and gradients with smaller var
 a convolution uses the same weights at many positions, so its outputs are not independent.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial

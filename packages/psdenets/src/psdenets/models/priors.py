@@ -1,7 +1,5 @@
 """Build the prior on weight paths from the options of a run."""
 
-from __future__ import annotations
-
 from psdenets.errors import BadInput
 from psdenets.options.process import ProcessOptions
 from psdenets.references import made

@@ -1,7 +1,5 @@
 """Load the config and the trained classifier of a run directory."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

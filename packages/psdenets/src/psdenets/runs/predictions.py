@@ -1,7 +1,5 @@
 """Predictions on many images, and the metrics computed from them."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple

@@ -5,8 +5,6 @@ images in a block of the paper's network, this takes nearly as long as the arith
 libraries are not affected.
 """
 
-from __future__ import annotations
-
 import ctypes
 import os
 import platform

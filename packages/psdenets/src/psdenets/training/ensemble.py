@@ -1,7 +1,5 @@
 """Train an ensemble as a single run; its members are runs under members/, trained one after the other."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Sample with HMC as a run: prints the estimated cost, then samples one chain after the other into chains/."""
 
-from __future__ import annotations
-
 import sys
 import time
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Sample the chains of an HMC run; chain k depends only on (seed, k), and is saved once complete."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any

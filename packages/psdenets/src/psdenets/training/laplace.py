@@ -1,7 +1,5 @@
 """`--model resnet32-laplace`: train a ResNet or load a finished run (`--laplace-of`), then fit its last layer."""
 
-from __future__ import annotations
-
 import sys
 import time
 from pathlib import Path

@@ -6,8 +6,6 @@ A transition draws a momentum r ~ N(0, M), takes a number of leapfrog steps, and
 min(1, exp(H before - H after)).
 """
 
-from __future__ import annotations
-
 import math
 import time
 from collections.abc import Callable

@@ -8,8 +8,6 @@ prior_std is of order 1, and all weights have the same scale. A gradient takes a
 be small.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -3,8 +3,6 @@
 scales of  [conv 3x3, relu] ... pool 2x2  ->  W h + b,     channels double from scale to scale
 """
 
-from __future__ import annotations
-
 from typing import final
 
 from torch import Tensor, nn

@@ -6,8 +6,6 @@ Each scale after the first halves height and width and doubles the channels. The
 pads with zero channels, so shortcuts have no weights. With 5-5-5 blocks there are 32 layers: ResNet32.
 """
 
-from __future__ import annotations
-
 from typing import final
 
 from torch import Tensor, nn
