@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 import torch
+from torch.nn import functional as F
 
 from psdenets.config import Config
 from psdenets.data.download import download
@@ -98,12 +99,10 @@ def alike(pixels: torch.Tensor, spec: ImageSpec) -> torch.Tensor:
     if pixels.shape[1] == 3 and spec.channels == 1:
         weights = torch.tensor([0.299, 0.587, 0.114])[:, None, None]  # ITU-R 601 luma, as in Pillow's mode L
         pixels = (pixels * weights).sum(1, keepdim=True).round().to(torch.uint8)
-    pixels = pixels.expand(-1, spec.channels, -1, -1)
-    if pixels.shape[-2:] == (spec.height, spec.width):
+    pixels, size = pixels.expand(-1, spec.channels, -1, -1), (spec.height, spec.width)
+    if pixels.shape[-2:] == size:
         return pixels
-    resized = torch.nn.functional.interpolate(
-        pixels.float(), (spec.height, spec.width), mode="bilinear", antialias=True, align_corners=False
-    )
+    resized = F.interpolate(pixels.float(), size, mode="bilinear", antialias=True, align_corners=False)
     return resized.round().clamp(0, 255).to(torch.uint8)
 
 

@@ -50,14 +50,10 @@ class MeanField(ImageClassifier):
         self.options = config.system.mean_field
         self.net = net
         self.names = [name for name, _ in net.named_parameters() if chosen(name)]
-        means = dict(net.named_parameters())
-        self.log_std = nn.ParameterDict(
-            {_key(name): nn.Parameter(torch.full_like(means[name], self.options.log_std)) for name in self.names}
-        )
-        chosen_layers = {name.rpartition(".")[0] for name in self.names}
-        self.linear = [
-            name for name, layer in net.named_modules() if isinstance(layer, nn.Linear) and name in chosen_layers
-        ]
+        log_stds = {_key(name): torch.full_like(net.get_parameter(name), self.options.log_std) for name in self.names}
+        self.log_std = nn.ParameterDict(log_stds)
+        layers = {name.rpartition(".")[0] for name in self.names}
+        self.linear = [name for name, layer in net.named_modules() if isinstance(layer, nn.Linear) and name in layers]
 
     def draw(self, samples: int = 1, generator: torch.Generator | None = None) -> MeanFieldWeights:
         local = self.training and self.options.noise == "local"
@@ -114,9 +110,8 @@ class MeanField(ImageClassifier):
         return torch.stack(parts).sum()
 
     def parameter_counts(self) -> dict[str, int]:
-        stds = sum(p.numel() for p in self.log_std.values())
-        means = sum(p.numel() for p in self.net.parameters())
-        return {"weights": means, "log_std": stds}
+        parts = {"weights": self.net, "log_std": self.log_std}
+        return {name: sum(p.numel() for p in part.parameters()) for name, part in parts.items()}
 
 
 def _of_all_layers(net_of: Callable[[Config, ImageSpec], nn.Module], config: Config, spec: ImageSpec) -> MeanField:
