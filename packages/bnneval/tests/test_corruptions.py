@@ -9,13 +9,11 @@ from scipy import ndimage, stats
 
 import bnneval
 from bnneval.corruptions import BENCHMARK, CONSTANTS, CORRUPTIONS, SEVERITIES, corrupt
-from bnneval.corruptions.blur import disk, zoom_matrix
+from bnneval.corruptions.blur import blur_along, disk, offsets, taps, zoom_matrix
 from bnneval.corruptions.colour import to_hsv, to_rgb
 from bnneval.corruptions.digital import _affine, _through, elastic_transform
 from bnneval.corruptions.edges import canny, distance_to, emboss, equalise
-from bnneval.corruptions.fog import plasma
-from bnneval.corruptions.motion import blur_along, offsets, taps
-from bnneval.corruptions.snow import Fall, flakes
+from bnneval.corruptions.weather import Fall, flakes, plasma
 
 
 def flat(level, n=1):

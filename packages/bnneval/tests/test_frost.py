@@ -8,7 +8,7 @@ import pytest
 from PIL import Image
 
 import bnneval
-from bnneval.corruptions.frost import COLOURS, PHOTOGRAPHS, textures
+from bnneval.corruptions.weather import COLOURS, PHOTOGRAPHS, textures
 
 
 @pytest.fixture

@@ -31,7 +31,7 @@ from psdenets.models.hmc.hamiltonian import sample_chain
 from psdenets.models.hmc.model import HMC, Layers, Perceptron, log_posterior
 from psdenets.runs.predictions import predict
 from psdenets.seeds import generator, seed_of
-from psdenets.training.hmc_chains import estimate, run_chains
+from psdenets.training.hmc import estimate, run_chains
 
 FEW = {"model": "hmc", "width": 3, "prior_std": 2.0, "chains": 2, "warmup": 3, "draws": 4, "leapfrog": 2}
 MOMENTS = {"warmup": 200, "draws": 800}

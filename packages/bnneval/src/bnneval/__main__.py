@@ -4,8 +4,6 @@ PREDICTIONS.npz contains `probs`, (N, C) or (S, N, C) with S weight samples, and
 `probs`. Prints a table; with --out, also writes metrics.json and the plots (PDF and PNG) to DIR.
 """
 
-from __future__ import annotations
-
 import argparse
 import sys
 import zipfile

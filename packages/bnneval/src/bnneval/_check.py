@@ -1,7 +1,5 @@
 """Argument validation for all public functions: raises a one-line ValueError, `expected ..., got ...`."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -42,12 +40,8 @@ def _shaped(x: ArrayLike, name: str, axes: str) -> NDArray[Any]:
     return a
 
 
-def _is_half(a: NDArray[Any]) -> bool:
-    return bool(a.dtype == np.float16)
-
-
 def _tolerance(a: NDArray[Any]) -> float:
-    return HALF_SUM_TOLERANCE if _is_half(a) else SUM_TOLERANCE
+    return HALF_SUM_TOLERANCE if a.dtype == np.float16 else SUM_TOLERANCE
 
 
 def _sums(p: NDArray[np.float64], axis: int) -> NDArray[np.float64]:
@@ -85,7 +79,7 @@ def _distributions(a: NDArray[Any], name: str) -> NDArray[np.float64]:
     sums = _sums(rows, axis=-1)
     if not (rows.min() >= 0 and np.abs(sums - 1).max() <= _tolerance(a)):
         _reject(rows, name, _tolerance(a))
-    return p / sums.reshape(*p.shape[:-1], 1) if _is_half(a) else p
+    return p / sums.reshape(*p.shape[:-1], 1) if a.dtype == np.float16 else p
 
 
 def probabilities(probs: ArrayLike, name: str = "probs") -> NDArray[np.float64]:
@@ -115,7 +109,7 @@ def columns(a: NDArray[Any], rows: slice, room: NDArray[np.float64], name: str =
     sums = _sums(block, axis=0)
     if not (block.min() >= 0 and sums.min() >= 1 - tolerance and sums.max() <= 1 + tolerance):
         _reject(block.T, name, tolerance, first=rows.start)
-    if _is_half(a):
+    if a.dtype == np.float16:
         block /= sums
     return block
 

@@ -7,8 +7,6 @@ Equal-width edges are `linspace(0, 1, bins + 1)`; equal-mass edges are quantiles
 confidences share a bin and the order of the samples does not matter.
 """
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import numpy as np
@@ -26,10 +24,7 @@ STRETCH = 65536  # confidences binned at a time: half a megabyte, which fits in 
 
 
 class Reliability(NamedTuple):
-    """The data of a reliability diagram: bin edges (B + 1,), and samples, mean confidence and accuracy per bin, (B,).
-
-    For an empty bin, confidence and accuracy are NaN.
-    """
+    """Bin edges (B + 1,), and samples, mean confidence and accuracy per bin, (B,); both are NaN for an empty bin."""
 
     edges: NDArray[np.float64]
     counts: NDArray[np.int64]
@@ -40,13 +35,8 @@ class Reliability(NamedTuple):
 def ece(probs: ArrayLike, labels: ArrayLike, bins: int = 15, norm: str = "l1", scheme: str = "width") -> float:
     """Calibration error of the predicted class, (N, C), (N,) -> a fraction in [0, 1].
 
-    Args:
-        probs: predicted probabilities, (N, C).
-        labels: true classes, (N,).
-        bins: number of bins.
-        norm: "l1" for sum_b n_b/N |gap_b| (ECE), "l2" for sqrt(sum_b n_b/N gap_b^2) (RMSCE), "max" for max_b |gap_b|
-            (MCE).
-        scheme: "width" for equal-width bins, "mass" for equal-mass bins (adaptive ECE).
+    The norm is "l1" for sum_b n_b/N |gap_b| (ECE), "l2" for sqrt(sum_b n_b/N gap_b^2) (RMSCE), "max" for max_b |gap_b|
+    (MCE); the scheme is "width" for equal-width bins or "mass" for equal-mass bins (adaptive ECE).
 
     >>> round(ece([[0.9, 0.1], [0.9, 0.1]], [0, 1]), 6)   # one bin: confidence 0.9, accuracy 0.5
     0.4

@@ -3,8 +3,6 @@
 An official file has 50,000 images (150 MB). Files are memory-mapped, so only the images of a batch are read.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from pathlib import Path
 

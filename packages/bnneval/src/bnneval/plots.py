@@ -15,13 +15,12 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from bnneval.calibration import Reliability
+from bnneval.roc import Roc
+from bnneval.shift import Shift
+
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
-
-    from bnneval.calibration import Reliability
-    from bnneval.roc import Roc
-    from bnneval.shift import Shift
-
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -30,16 +29,9 @@ BLUE, ORANGE, GREEN, GREY = "#0072B2", "#D55E00", "#009E73", "#666666"
 CYCLE = (BLUE, ORANGE, GREEN, "#CC79A7", "#E69F00", "#56B4E9")
 LINES = ("-", "--", ":", "-.")  # 4 styles and 6 colours give 12 distinct pairs
 STYLE: Any = {
-    "font.size": 9,
-    "axes.titlesize": 9,
-    "legend.fontsize": 8,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "axes.linewidth": 0.8,
-    "legend.frameon": False,
-    "pdf.fonttype": 42,
-    "svg.hashsalt": "bnneval",
-}
+    "font.size": 9, "axes.titlesize": 9, "axes.spines.top": False, "axes.spines.right": False, "axes.linewidth": 0.8,
+    "legend.fontsize": 8, "legend.frameon": False, "pdf.fonttype": 42, "svg.hashsalt": "bnneval",
+}  # fmt: skip
 
 
 def _styled(draw: Callable[P, T]) -> Callable[P, T]:

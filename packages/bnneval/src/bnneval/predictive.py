@@ -3,8 +3,6 @@
 Probabilities are averaged. Averaging logits or log-probabilities is wrong: exp of the mean of log p does not sum to 1.
 """
 
-from __future__ import annotations
-
 from typing import Any, NamedTuple
 
 import numpy as np

@@ -1,7 +1,5 @@
 """All metrics of a set of predictions, as a dictionary of plain numbers and as a table for the command line."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from numpy.typing import ArrayLike, NDArray

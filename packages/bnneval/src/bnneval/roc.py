@@ -5,8 +5,6 @@ TPR(c) = P(score_ood >= c), FPR(c) = P(score_id >= c). The area is the Mann-Whit
 AUC = P(score_ood > score_id) + 1/2 P(score_ood = score_id), computed from integer counts.
 """
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import numpy as np

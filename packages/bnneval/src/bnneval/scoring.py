@@ -1,7 +1,5 @@
 """Accuracy and the two proper scoring rules,  NLL = -mean log p_y  and  Brier = mean sum_c (p_c - 1[c = y])^2."""
 
-from __future__ import annotations
-
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 

@@ -5,8 +5,6 @@ The risk is averaged over all orderings of samples with tied confidence, so neit
 the order of the samples.
 """
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import numpy as np

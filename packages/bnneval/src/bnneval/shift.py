@@ -4,8 +4,6 @@ Mean corruption error (Hendrycks and Dietterich):  CE_c = sum_s E_{s,c} / sum_s 
 relative mCE subtracts each model's clean error from its E_{s,c} first.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -203,9 +201,15 @@ class _Trial:
         return Shift(on_clean, cells, pooled, frost)
 
     def _probs(self, images: Callable[[slice], NDArray[np.uint8]]) -> NDArray[np.float64]:
-        """(N, C) predictions for all images, which are requested one slice at a time."""
-        slices = _check.blocks(len(self.labels), self.batch)
-        return np.concatenate([_predicted(self.predict, images(rows)) for rows in slices])
+        """(N, C) predictions, averaged over weight samples, for all images, which are requested one slice at a time."""
+        parts = []
+        for rows in _check.blocks(len(self.labels), self.batch):
+            x = images(rows)
+            p = averaged(_check.array(self.predict(x), "predict(images)"), "predict(images)")
+            if len(p) != len(x):
+                raise ValueError(f"expected predict(images) with {len(x)} rows, got {len(p)}")
+            parts.append(p)
+        return np.concatenate(parts)
 
     def _cell(self, sets: list[NDArray[np.float64]]) -> Cell:
         """Metrics of one or more sets of predictions for the same images, pooled."""
@@ -213,11 +217,3 @@ class _Trial:
         entropy = predictive_entropy(probs)
         scores = accuracy(probs, labels), ece(probs, labels, self.bins), nll(probs, labels)
         return Cell(float(entropy.mean()), float(entropy.std()), *scores)
-
-
-def _predicted(predict: Predict, images: NDArray[np.uint8]) -> NDArray[np.float64]:
-    """`predict(images)`, averaged over weight samples; raises ValueError unless it has one row per image."""
-    p = averaged(_check.array(predict(images), "predict(images)"), "predict(images)")
-    if len(p) != len(images):
-        raise ValueError(f"expected predict(images) with {len(images)} rows, got {len(p)}")
-    return p

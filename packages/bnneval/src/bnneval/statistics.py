@@ -3,8 +3,6 @@
 Over n seeds:  mean +- t_{n-1} s / sqrt(n)  with s the standard deviation with n - 1 in the denominator (ddof = 1).
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import NamedTuple
 

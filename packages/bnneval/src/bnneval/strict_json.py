@@ -6,8 +6,6 @@ JSON has no numbers for these three values. The NLL is infinite if a label has p
 it. NaN is the mean of an empty set, such as the accuracy of an empty bin.
 """
 
-from __future__ import annotations
-
 import json
 import math
 from typing import Any

@@ -11,8 +11,6 @@ part that comes from their disagreement. All names in a row refer to the same nu
 as the BALD score. `epistemic_share` and `disagreement` say in one number whether the weight samples differ at all.
 """
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import numpy as np

@@ -8,8 +8,6 @@
 Names are imported on first use, so `psdenets train --help` does not wait for torch.
 """
 
-from __future__ import annotations
-
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 

@@ -1,7 +1,5 @@
 """`psdenets COMMAND ...`, the same as `python -m psdenets.COMMAND ...`; without a command it lists the commands."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Sequence
 from importlib import import_module

@@ -1,7 +1,5 @@
 """Parse command lines: every option of `Config` is a flag, and errors are reported in one line."""
 
-from __future__ import annotations
-
 import argparse
 import json
 import sys

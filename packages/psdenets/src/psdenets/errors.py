@@ -1,7 +1,5 @@
 """The one error the user can fix: commands print it on one line and exit with status 2."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from difflib import get_close_matches
 

@@ -1,7 +1,5 @@
 """The help text of `python -m psdenets.train`: the most used flags, and all flags in groups that fit on a screen."""
 
-from __future__ import annotations
-
 import textwrap
 import typing
 from typing import Literal

@@ -50,7 +50,8 @@ def _main(argv: Sequence[str]) -> int:
     except NonFiniteState as error:
         raise BadInput(f"cannot predict with {args.run_dir}: {error}") from None
     for row in rows:
-        sys.stdout.write(dumps(row) + "\n" if args.json else _line(row))
+        text = f"{row['image']}  {row['class']}  {row['probability']:.1%}  entropy {row['entropy']:.3f}"
+        sys.stdout.write(dumps(row) + "\n" if args.json else text + "\n")
     return 0
 
 
@@ -93,10 +94,6 @@ def _files(names: Sequence[str]) -> list[Path]:
             raise BadInput(f"expected pictures in {path}, got an empty folder")
         files += found
     return files
-
-
-def _line(row: dict[str, Any]) -> str:
-    return f"{row['image']}  {row['class']}  {row['probability']:.1%}  entropy {row['entropy']:.3f}\n"
 
 
 if __name__ == "__main__":

@@ -6,8 +6,6 @@ published code differs from the paper in that it has a mean-field last layer and
 `--head meanfield --ema 0.999` adds both to any preset.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 from psdenets.config import Config

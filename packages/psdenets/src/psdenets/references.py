@@ -8,8 +8,6 @@ directory and on `sys.path`; for an existing run, the recorded file comes first.
 else, so its references are only resolved with the user's consent (`--allow-code`).
 """
 
-from __future__ import annotations
-
 import hashlib
 import importlib
 import importlib.util

@@ -11,8 +11,6 @@ Wherever one of these names is accepted, so is a reference to an attribute in yo
 The values are strings, so `--help` can list the names without importing torch.
 """
 
-from __future__ import annotations
-
 HIDDEN_DRIFTS = {
     "strided": "psdenets.nn.hidden_drifts:strided",
     "3-1-3": "psdenets.nn.hidden_drifts:three_one_three",

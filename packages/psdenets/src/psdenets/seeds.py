@@ -3,8 +3,6 @@
 No random state is passed from step to step, so a run resumed at step k draws the same numbers as an uninterrupted one.
 """
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Iterator
 from contextlib import contextmanager

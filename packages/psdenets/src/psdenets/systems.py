@@ -22,25 +22,15 @@ from psdenets.references import Reference
 
 @dataclass(frozen=True)
 class System:
-    """One value of `--model`.
+    """One value of `--model`."""
 
-    Args:
-        name: the value of `--model`.
-        summary: a one-line description.
-        build: reference to a function (config, spec) -> ImageClassifier, with the structure it has after training.
-        fit: reference to a function (config, run directory) -> exit status.
-        options: its groups of options by their name in `SystemOptions`; other options are rejected.
-        defaults: values that differ from the defaults of the options.
-        per_dataset: further such values for particular data sets.
-    """
-
-    name: str
-    summary: str
-    build: Reference
-    fit: Reference
-    options: Mapping[str, Part]
-    defaults: Mapping[str, Any] = field(default_factory=dict)
-    per_dataset: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    name: str  # the value of `--model`
+    summary: str  # one line
+    build: Reference  # to a function (config, spec) -> ImageClassifier, with the structure it has after training
+    fit: Reference  # to a function (config, run directory) -> exit status
+    options: Mapping[str, Part]  # groups of options by their name in `SystemOptions`; other options are rejected
+    defaults: Mapping[str, Any] = field(default_factory=dict)  # values that differ from the defaults of the options
+    per_dataset: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)  # further ones for some data sets
 
     def takes(self, flat: Mapping[str, Any]) -> set[str]:
         """The flat names of its options; for an ensemble, also those of the member given in `flat`."""

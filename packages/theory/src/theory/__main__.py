@@ -1,7 +1,5 @@
 """`python -m theory`: check the claims of the paper; exit status 1 if one fails, 2 for invalid arguments."""
 
-from __future__ import annotations
-
 import argparse
 import shutil
 import sys

@@ -1,7 +1,5 @@
 """A function no flow can represent, eq. (13):  z = -1 on the ball |x| <= r1,  z = +1 on the ring r2 <= |x| <= r3."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from typing import NamedTuple

@@ -1,7 +1,5 @@
 """The result of checking one statement: the measured number, its bound, and the verdict."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from enum import StrEnum
@@ -19,27 +17,18 @@ class Relation(StrEnum):
 class Certificate:
     """One measured statement.
 
-    Attributes:
-        claim: the claim of the paper, e.g. "Theorem 4.1".
-        statement: what was measured, in one line.
-        measured: the measured number.
-        relation: "<=", ">=" or "==".
-        bound: the value that the claim predicts for that number.
-        tolerance: how far the number may violate the bound (rounding, discretisation, chance); at least 0.
-        why: the reason for the tolerance; required unless it is 0.
-
     Example:
         >>> Certificate("Lemma 1", "slope of the KL", 0.8075, "==", 0.8069, 0.01, "4 standard errors").holds
         True
     """
 
-    claim: str
-    statement: str
+    claim: str  # of the paper, e.g. "Theorem 4.1"
+    statement: str  # what was measured, in one line
     measured: float
-    relation: str
-    bound: float
-    tolerance: float = 0.0
-    why: str = ""
+    relation: str  # "<=", ">=" or "=="
+    bound: float  # the value that the claim predicts
+    tolerance: float = 0.0  # how far the number may violate the bound (rounding, discretisation, chance); at least 0
+    why: str = ""  # the reason for the tolerance; required unless it is 0
 
     def __post_init__(self) -> None:
         if self.relation not in list(Relation):
@@ -52,9 +41,5 @@ class Certificate:
     @property
     def holds(self) -> bool:
         """Whether the number satisfies the bound within the tolerance; False for NaN."""
-        gap = self.measured - self.bound
-        if self.relation == Relation.AT_MOST:
-            return gap <= self.tolerance
-        if self.relation == Relation.AT_LEAST:
-            return gap >= -self.tolerance
-        return abs(gap) <= self.tolerance
+        gap, tolerance = self.measured - self.bound, self.tolerance
+        return {"<=": gap <= tolerance, ">=": gap >= -tolerance, "==": abs(gap) <= tolerance}[self.relation]

@@ -4,8 +4,6 @@ dw = c dt + sigma dB                w_1 = w_0 + c + sigma B
 dw = theta (mu - w) dt + sigma dB   w_1 = mu + (w_0 - mu) prod (1 - theta dt_j) + sigma sum_k dB_k prod_{j > k} (...)
 """
 
-from __future__ import annotations
-
 import itertools
 import math
 from typing import NamedTuple

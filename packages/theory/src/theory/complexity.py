@@ -7,8 +7,6 @@ text says r D_w T; the count agrees with the text. If r T is not an integer, the
 window, and the number of normals is D_s times the rounded number.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass

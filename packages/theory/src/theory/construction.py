@@ -11,8 +11,6 @@ The schemes must not evaluate the right end of a step, where the next region beg
 for w.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from enum import StrEnum

@@ -1,7 +1,5 @@
 """Dimensions of Theorem 4.2's proof: m1 = max(m, m_gamma), m2 = m_gamma, r = d_y, d_w = m1 + m2, d_h = d_x + m + r."""
 
-from __future__ import annotations
-
 from dataclasses import asdict, dataclass
 from typing import Self
 

@@ -5,8 +5,6 @@
 An affine net, c + s t + A w, has closed forms. A random net has no closed form, but it mixes coordinates.
 """
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 

@@ -4,8 +4,6 @@ An Euler step h -> h + dt f_h(t, h; w) is the identity plus a contraction, hence
 the theorem holds exactly for a residual network of such steps, not only in the limit dt -> 0.
 """
 
-from __future__ import annotations
-
 import itertools
 import math
 from typing import final

@@ -7,8 +7,6 @@ Both figures are integrated with higher-order schemes, since their drifts are no
 each Euler solver integrates both cuts with a drift that it supports, and is compared with the closed form of its chain.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 

@@ -1,7 +1,5 @@
 """Figures: sample paths of the paper's Figures 1 and 2, and the image of a ball and a ring under a flow."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Figures of Theorem 4.2: outputs of the proof's model and the conditional law that it approximates."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import torch

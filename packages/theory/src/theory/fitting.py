@@ -4,8 +4,6 @@ Each round minimises  sum_i omega_i |F(z_i) - y_i|^2 + ridge^2 |gamma|^2  and th
 omega_i <- omega_i (|F(z_i) - y_i| / mean + 0.05),  which reduces the largest error (Lawson's algorithm).
 """
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 

@@ -10,8 +10,6 @@ holds for an Euler network of n steps if dt * Lip < 1:
 Coarser steps need not be homeomorphisms, a case the paper does not discuss: `theory.fields.fold` is a counterexample.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 

@@ -6,8 +6,6 @@ define the network on [3/4, 1]. This module samples that model. The experiments 
 including the noisy ones, at every depth; that case is open, and nothing here applies to it.
 """
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import torch

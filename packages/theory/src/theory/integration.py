@@ -7,8 +7,6 @@ cover rounding. The code published with the paper integrates its weights over ha
 KL, and the two mistakes hide each other. We therefore measure the final time, the KL and the gradients separately.
 """
 
-from __future__ import annotations
-
 import itertools
 import math
 from collections.abc import Sequence

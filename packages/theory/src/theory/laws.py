@@ -4,8 +4,6 @@ X is [-1, 1], so d_x = 1. A law provides a generator f~, a sampler that does not
 to uniforms. A smooth law also provides derivatives of f~ and a bound on its curvature, to bound f~ between grid points.
 """
 
-from __future__ import annotations
-
 import math
 from abc import ABC, abstractmethod
 from typing import final

@@ -9,8 +9,6 @@ processes observed at n times, so KL >= n R for every n. The paper's condition s
 only sigma sigma^T matters. If sigma_q is -sigma_p, or sigma_p times an orthogonal matrix on the right, then R = 0.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -50,10 +48,7 @@ def rate(sigma_q: Tensor, sigma_p: Tensor) -> float:
 
 
 def log_ratio(path: WeightPath, q: Chain, p: Chain, cut: Cut) -> Tensor:
-    """log dq/dp of the transitions of w_S in the window of a cut, computed from the path alone: (samples,).
-
-    Its mean over paths of q is the KL of the two chains.
-    """
+    """log dq/dp of the transitions of w_S in the window of a cut, (samples,); its mean over paths of q is their KL."""
     first, last = path.times.index(cut.t1), path.times.index(cut.t2)
     S = cut.indices(path.d)
     total = path.w.new_zeros(path.samples)

@@ -1,7 +1,5 @@
 """Maps of R^d to itself: Jacobians, winding numbers, and the Euler map of the counterexample `theory.fields.fold`."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 

@@ -1,7 +1,5 @@
 """Random models of Theorem 4.1: d_h = d_x, a(x) = x, and f_h, f_q, g_p within its assumptions."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -59,10 +57,7 @@ def diffusion(sigma: float) -> Prior:
 def random_model(
     d: int, seed: int, *, cut: Cut | None = None, cap: float = 12.0, width: int = 8, sigma: float = 0.5
 ) -> Model:
-    """A model with random w0 and f_q, a random cut unless one is given, and state-dependent noise.
-
-    The Lipschitz constant of f_h is at most `cap`.
-    """
+    """A model with random w0 and f_q, Lip f_h <= cap, state-dependent noise, and a random cut unless one is given."""
     f_h, w0 = _hidden_drift(d, seed, cap, width)
     chosen = CUTS[seed % len(CUTS)] if cut is None else cut
     return Model(f_h, WeightProcess(w0, drift_for(chosen, f_h.d, seed), diffusion(sigma), chosen))

@@ -11,8 +11,6 @@ shears.
 Lemma 4: a network F: R^p -> R^r in p + r dimensions,  dz = [0, F(x)] dt  on z = [x, y], read by the cap [x, y] -> y.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 

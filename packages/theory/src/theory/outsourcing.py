@@ -6,8 +6,6 @@ F_X(f~(X, eta)) must be uniform in every stratum of X, and for laws on the plane
 without f~ must be no larger than chance allows.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from typing import NamedTuple

@@ -1,7 +1,5 @@
 """Check claims and report them as a table or as JSON: measured number, bound and verdict."""
 
-from __future__ import annotations
-
 import json
 import math
 import platform

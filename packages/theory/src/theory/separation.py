@@ -10,8 +10,6 @@ s - 1 >= sum mu_i L(y_i) = sum lambda_j L(y_j) >= 1 - s. Either result is verifi
 the LP solver.
 """
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Sample the model of Theorem 4.2: weight paths, their outputs, and the errors  sup_x |L h_1 - f~(x, eta)|."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import torch
@@ -24,10 +22,7 @@ class Outcome(NamedTuple):
 
 
 def run(model: Construction, x: Tensor, samples: int, generator: torch.Generator, batch: int = 100) -> Outcome:
-    """Sample weight paths, compute the outputs for inputs x, (n, 1), and compare them with the law's generator.
-
-    The samples are drawn in batches to limit memory, and do not depend on the batch size.
-    """
+    """Sample weight paths, in batches to limit memory, and compare outputs at x, (n, 1), with the law's generator."""
     process = model.process()
     sizes = [min(batch, samples - done) for done in range(0, samples, batch)]
     with torch.no_grad():

@@ -1,7 +1,5 @@
 """Statistical bounds used by several claims, each with its probability of failing by chance."""
 
-from __future__ import annotations
-
 import math
 
 import torch
@@ -32,10 +30,7 @@ def mean_and_variance(claim: str, name: str, x: Tensor, mean: float, variance: f
 
 
 def levy(samples: Tensor, law: Law, x: float) -> float:
-    """Levy distance between samples (n,) and a law on the line, given x.
-
-    This is the smallest e with F(y - e) - e <= G(y) <= F(y + e) + e for all y.
-    """
+    """Levy distance of samples (n,) to a law on the line at x: least e with F(y - e) - e <= G(y) <= F(y + e) + e."""
     y = samples.sort().values
     ranks = torch.arange(len(y) + 1, dtype=y.dtype) / len(y)
     below, above = ranks[:-1], ranks[1:]

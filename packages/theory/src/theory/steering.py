@@ -3,8 +3,6 @@
 With ratio = delta / (2 Lambda), every y with |y| <= Lambda ends within delta / 2 of gamma.
 """
 
-from __future__ import annotations
-
 import math
 
 import torch

@@ -3,8 +3,6 @@
 Cuts, windows and vectors come from `sdeweights.testing`.
 """
 
-from __future__ import annotations
-
 import math
 
 import torch

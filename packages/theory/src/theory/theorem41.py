@@ -13,8 +13,6 @@ error either: the Euler network itself is a homeomorphism if dt * Lip < 1, which
 One more dimension removes the obstruction: with h = (x, a) and da = clamp(w_1 |x| + w_2) dt, the output a equals z.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import NamedTuple
 

@@ -8,8 +8,6 @@ eps/2 for all w within delta of gamma. That w gets within delta is measured.
 If the output is within eps with probability 1 - eps, its law is within eps in the Levy-Prokhorov metric.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator
 from dataclasses import asdict

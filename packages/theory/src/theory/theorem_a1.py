@@ -9,8 +9,6 @@ Only floating-point rounding is not accounted for. Both universal families of th
 as in Theorem 4.2. The first layer can absorb any invertible V; a singular V loses noise.
 """
 
-from __future__ import annotations
-
 import math
 from functools import lru_cache
 from typing import NamedTuple

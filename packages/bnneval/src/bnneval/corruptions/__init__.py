@@ -1,7 +1,5 @@
 """The 19 corruptions of CIFAR-10-C at severities 1 to 5, for uint8 images."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 
@@ -9,13 +7,13 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from bnneval import _check
-from bnneval.corruptions import blur, colour, digital, fog, frost, motion, noise, snow, spatter
+from bnneval.corruptions import blur, colour, digital, noise, spatter, weather
 from bnneval.corruptions.constants import BENCHMARK, CONSTANTS, CORRUPTIONS, SEVERITIES
-from bnneval.corruptions.frost import Textures, textures
+from bnneval.corruptions.weather import Textures, textures
 
 __all__ = ["BENCHMARK", "CONSTANTS", "CORRUPTIONS", "SEVERITIES", "Textures", "corrupt", "textures"]
 
-_MODULES = (noise, blur, motion, snow, frost, fog, colour, digital, spatter)
+_MODULES = (noise, blur, weather, colour, digital, spatter)
 _FUNCTIONS: dict[str, Callable[..., NDArray[np.uint8]]] = {
     name: getattr(module, name) for name in CORRUPTIONS for module in _MODULES if hasattr(module, name)
 }
@@ -30,18 +28,12 @@ def corrupt(
     start: int = 0,
     frost: str | Path | Textures | None = None,
 ) -> NDArray[np.uint8]:
-    """Corrupt images: uint8 (N, H, W, 3) -> the same shape and dtype.
+    """Corrupt images: uint8 (N, H, W, 3), H and W from 16 to 60 -> the same shape and dtype.
 
-    The random numbers for image i depend only on seed, name, severity and start + i, so corrupting a data set as a
-    whole or in batches gives the same bytes.
-
-    Args:
-        images: uint8 (N, H, W, 3) with H and W from 16 to 60; the constants are meant for 32.
-        name: one of CORRUPTIONS.
-        severity: 1 to 5.
-        seed: seed of the random numbers.
-        start: index of the first image within the data set, when corrupting in batches.
-        frost: folder with the frost photographs, or `textures(folder)`; if omitted, a procedural texture is used.
+    The name is one of CORRUPTIONS and the severity 1 to 5; the constants are meant for H = W = 32. The random numbers
+    for image i depend only on seed, name, severity and start + i, so corrupting a data set as a whole or in batches
+    gives the same bytes. `frost` is the folder of the frost photographs, or `textures(folder)`; without it, a
+    procedural texture is used.
 
     >>> corrupt(np.full((1, 32, 32, 3), 100, np.uint8), "brightness", 5)[0, 0, 0]   # 100 / 255 + 0.3, truncated
     array([176, 176, 176], dtype=uint8)

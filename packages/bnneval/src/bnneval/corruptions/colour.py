@@ -1,7 +1,5 @@
 """Brightness and saturation, which change V and S of HSV, and contrast."""
 
-from __future__ import annotations
-
 import numpy as np
 from numpy.typing import NDArray
 

@@ -4,8 +4,6 @@ Hendrycks and Dietterich, "Benchmarking neural network robustness to common corr
 and the authors' generator for 32 x 32 images.
 """
 
-from __future__ import annotations
-
 CONSTANTS: dict[str, tuple[tuple[float, ...], ...]] = {
     "gaussian_noise": ((0.04,), (0.06,), (0.08,), (0.09,), (0.10,)),
     "shot_noise": ((500,), (250,), (100,), (75,), (50,)),

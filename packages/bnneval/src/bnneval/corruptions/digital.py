@@ -1,7 +1,5 @@
 """Elastic transform, pixelate and JPEG compression."""
 
-from __future__ import annotations
-
 from io import BytesIO
 
 import numpy as np

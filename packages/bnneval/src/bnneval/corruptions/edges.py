@@ -1,7 +1,5 @@
 """The OpenCV functions that *spatter* uses, on (H, W) bytes: Canny edges, chamfer distance, equalisation, filters."""
 
-from __future__ import annotations
-
 from functools import cache
 from typing import Any
 

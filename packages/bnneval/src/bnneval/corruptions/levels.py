@@ -1,7 +1,5 @@
 """Conversion between bytes and [0, 1]: x / 255, and back clipped, scaled by 255 and *truncated*, as in CIFAR-10-C."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

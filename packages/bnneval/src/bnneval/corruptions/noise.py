@@ -1,7 +1,5 @@
 """Noise, drawn independently per pixel and channel: gaussian, shot, impulse, speckle. x is the image in [0, 1]."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from bnneval.corruptions.levels import Image, quantise, unit

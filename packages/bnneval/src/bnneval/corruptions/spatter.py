@@ -1,7 +1,5 @@
 """Spatter: drops of water (pale turquoise, lit from one side) at severities 1 to 3, mud (brown) at 4 and 5."""
 
-from __future__ import annotations
-
 import numpy as np
 from numpy.typing import NDArray
 
@@ -23,10 +21,7 @@ def spatter(
     strength: float,
     mud: int,
 ) -> Image:
-    """Add drops where smoothed noise exceeds a threshold.
-
-    Water adds `strength` times its colour to x; mud, blurred by `strength`, covers x.
-    """
+    """Drops where noise exceeds a threshold; water adds `strength` of its colour; mud, blurred by it, covers x."""
     x = unit(image).astype(np.float32)
     liquid = smooth(rng.normal(loc, scale, x.shape[:2]), sigma)
     liquid[liquid < threshold] = 0

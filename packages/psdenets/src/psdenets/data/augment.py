@@ -6,8 +6,6 @@ crop-flip   shifted by up to 1/8 of the side with zero padding, half of the imag
 shift-flip  shifted by up to 1/16 of the side with reflected borders, half of the images mirrored  CIFAR-10: 2 of 32
 """
 
-from __future__ import annotations
-
 import math
 
 import torch

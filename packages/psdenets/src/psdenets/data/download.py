@@ -1,7 +1,5 @@
 """Download the official files if `--download` is given; torchvision knows the URLs and verifies the checksums."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from urllib.error import URLError
 

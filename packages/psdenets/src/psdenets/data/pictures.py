@@ -1,7 +1,5 @@
 """Read image files, one at a time or from folders named after their classes."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np
@@ -37,10 +35,7 @@ def pictures_in(folder: Path) -> list[Path]:
 
 
 def read_folder(folder: Path, classes: list[str] | None = None) -> tuple[np.ndarray, np.ndarray, list[str]]:
-    """Read the images (N, H, W, 3) in folder/CLASS/, their labels, and the sorted class names.
-
-    All images are resized to the size of the first one.
-    """
+    """The images (N, H, W, 3) in folder/CLASS/, resized to the size of the first, labels, and sorted class names."""
     found = sorted(d.name for d in folder.iterdir() if d.is_dir()) if folder.is_dir() else []
     names = found if classes is None else classes
     if set(found) - set(names):

@@ -1,7 +1,5 @@
 """Read the file formats of data sets: MNIST's idx, CIFAR-10's binary version, NumPy archives. Nothing is unpickled."""
 
-from __future__ import annotations
-
 import gzip
 import struct
 import zipfile

@@ -4,8 +4,6 @@ A custom data set, `--dataset mydata:load`, is also such a function. Instead of 
 (pixels, labels, class names): uint8 pixels (N, H, W), (N, H, W, C) or (N, C, H, W), and integer labels (N,).
 """
 
-from __future__ import annotations
-
 import os
 from functools import partial
 from pathlib import Path
@@ -13,6 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 import torch
+from torch.nn import functional as F
 
 from psdenets.config import Config
 from psdenets.data.download import download
@@ -71,10 +70,7 @@ def _split(images: Images, share: float) -> tuple[Images, Images]:
 
 
 def load_test_images(name: str, config: Config, spec: ImageSpec) -> Images:
-    """Test images of any data set or folder, converted to the format of `spec`, as an out-of-distribution set.
-
-    Labels are not used; they are 0 if the set has no labels or other classes.
-    """
+    """Test images of a data set or folder in the format of `spec`, as an out-of-distribution set; labels are unused."""
     root = root_of(config.data_root)
     if Path(name).is_dir():
         files = pictures_in(Path(name))
@@ -103,12 +99,10 @@ def alike(pixels: torch.Tensor, spec: ImageSpec) -> torch.Tensor:
     if pixels.shape[1] == 3 and spec.channels == 1:
         weights = torch.tensor([0.299, 0.587, 0.114])[:, None, None]  # ITU-R 601 luma, as in Pillow's mode L
         pixels = (pixels * weights).sum(1, keepdim=True).round().to(torch.uint8)
-    pixels = pixels.expand(-1, spec.channels, -1, -1)
-    if pixels.shape[-2:] == (spec.height, spec.width):
+    pixels, size = pixels.expand(-1, spec.channels, -1, -1), (spec.height, spec.width)
+    if pixels.shape[-2:] == size:
         return pixels
-    resized = torch.nn.functional.interpolate(
-        pixels.float(), (spec.height, spec.width), mode="bilinear", antialias=True, align_corners=False
-    )
+    resized = F.interpolate(pixels.float(), size, mode="bilinear", antialias=True, align_corners=False)
     return resized.round().clamp(0, 255).to(torch.uint8)
 
 

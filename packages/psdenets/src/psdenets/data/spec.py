@@ -1,10 +1,7 @@
 """Specification of a classifier's images: size, channels, classes, normalisation."""
 
-from __future__ import annotations
-
-import dataclasses
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
 from psdenets.errors import BadInput
 
@@ -36,13 +33,9 @@ class ImageSpec:
         """Channels x height x width as text, e.g. "1 x 28 x 28"."""
         return f"{self.channels} x {self.height} x {self.width}"
 
-    def as_dict(self) -> dict[str, Any]:
-        """The specification as plain values for JSON."""
-        return dataclasses.asdict(self)
-
     @classmethod
-    def from_dict(cls, values: dict[str, Any]) -> ImageSpec:
-        """The inverse of `as_dict`; accepts lists in place of tuples, as read from JSON."""
+    def from_dict(cls, values: dict[str, Any]) -> Self:
+        """The inverse of `dataclasses.asdict`; accepts lists in place of tuples, as read from JSON."""
         tuples: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in values.items()}
         return cls(**tuples)
 

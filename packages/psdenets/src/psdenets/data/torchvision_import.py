@@ -5,8 +5,6 @@ installed torch (a CPU wheel, for example), the import fails with "operator torc
 need its downloads, so on exactly that error we declare the missing schemas and import again.
 """
 
-from __future__ import annotations
-
 import sys
 from types import ModuleType
 

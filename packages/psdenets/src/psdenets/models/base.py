@@ -6,8 +6,6 @@ Weights do not depend on images, so prediction takes two steps: `draw` samples w
 `forward` and `predict_proba` do both.
 """
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple, Protocol
@@ -94,7 +92,14 @@ class ImageClassifier(nn.Module, ABC):
 
     def normalised(self, x: Tensor) -> Tensor:
         """(x - mean) / std; raise BadInput if x is not a batch of images of the right size in [0, 1]."""
-        self._check(x)
+        s = self.spec
+        if x.ndim != 4 or x.shape[1:] != (s.channels, s.height, s.width):
+            raise BadInput(f"expected images of shape (N, {s.channels}, {s.height}, {s.width}), got {tuple(x.shape)}")
+        if not x.is_floating_point() or len(x) == 0:
+            raise BadInput(f"expected at least one image of floating-point numbers, got {len(x)} of {x.dtype}")
+        low, high = torch.aminmax(x)
+        if not (low >= 0 and high <= 1):
+            raise BadInput(f"expected images in [0, 1], got values from {float(low):g} to {float(high):g}")
         return (x - self.mean) / self.std
 
     def forward(self, x: Tensor, generator: torch.Generator | None = None) -> tuple[Tensor, Tensor]:
@@ -149,13 +154,3 @@ class ImageClassifier(nn.Module, ABC):
                 after_batch()
             probs.append(torch.cat(group, dim=1))
         return torch.cat(probs), torch.cat(kl)
-
-    def _check(self, x: Tensor) -> None:
-        s = self.spec
-        if x.ndim != 4 or x.shape[1:] != (s.channels, s.height, s.width):
-            raise BadInput(f"expected images of shape (N, {s.channels}, {s.height}, {s.width}), got {tuple(x.shape)}")
-        if not x.is_floating_point() or len(x) == 0:
-            raise BadInput(f"expected at least one image of floating-point numbers, got {len(x)} of {x.dtype}")
-        low, high = torch.aminmax(x)
-        if not (low >= 0 and high <= 1):
-            raise BadInput(f"expected images in [0, 1], got values from {float(low):g} to {float(high):g}")

@@ -1,7 +1,5 @@
 """Deep ensemble: M networks trained with different seeds, whose probabilities are averaged."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import cast, final
 

@@ -9,8 +9,6 @@ a scale L with L L^T = P^-1, so prediction only needs torch. There are two ways 
     probit    softmax(m / sqrt(1 + pi v / 8)),   m, v mean and variance of each logit   (MacKay 1992)
 """
 
-from __future__ import annotations
-
 import copy
 import math
 import warnings

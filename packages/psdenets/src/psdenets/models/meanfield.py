@@ -10,8 +10,6 @@ which gives the same distribution for each image, and gradients with smaller var
 a convolution uses the same weights at many positions, so its outputs are not independent.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
@@ -40,13 +38,9 @@ class MeanFieldWeights(NamedTuple):
 
 @final
 class MeanField(ImageClassifier):
-    """A network whose weights are independent Gaussians.
+    """A network, normalised images -> logits, whose parameters become the means of independent Gaussians.
 
-    Args:
-        config: describes the Gaussians in `system.mean_field`.
-        spec: size and classes of the images.
-        net: normalised images -> logits; its parameters become the means.
-        chosen: whether the parameter of a given name is Gaussian; the others are deterministic.
+    Only parameters whose name is `chosen` are Gaussian; the others are deterministic.
     """
 
     def __init__(
@@ -56,14 +50,10 @@ class MeanField(ImageClassifier):
         self.options = config.system.mean_field
         self.net = net
         self.names = [name for name, _ in net.named_parameters() if chosen(name)]
-        means = dict(net.named_parameters())
-        self.log_std = nn.ParameterDict(
-            {_key(name): nn.Parameter(torch.full_like(means[name], self.options.log_std)) for name in self.names}
-        )
-        chosen_layers = {name.rpartition(".")[0] for name in self.names}
-        self.linear = [
-            name for name, layer in net.named_modules() if isinstance(layer, nn.Linear) and name in chosen_layers
-        ]
+        log_stds = {_key(name): torch.full_like(net.get_parameter(name), self.options.log_std) for name in self.names}
+        self.log_std = nn.ParameterDict(log_stds)
+        layers = {name.rpartition(".")[0] for name in self.names}
+        self.linear = [name for name, layer in net.named_modules() if isinstance(layer, nn.Linear) and name in layers]
 
     def draw(self, samples: int = 1, generator: torch.Generator | None = None) -> MeanFieldWeights:
         local = self.training and self.options.noise == "local"
@@ -124,9 +114,8 @@ class MeanField(ImageClassifier):
         return torch.stack(parts).sum()
 
     def parameter_counts(self) -> dict[str, int]:
-        stds = sum(p.numel() for p in self.log_std.values())
-        means = sum(p.numel() for p in self.net.parameters())
-        return {"weights": means, "log_std": stds}
+        parts = {"weights": self.net, "log_std": self.log_std}
+        return {name: sum(p.numel() for p in part.parameters()) for name, part in parts.items()}
 
 
 def _of_all_layers(net_of: Callable[[Config, ImageSpec], nn.Module], config: Config, spec: ImageSpec) -> MeanField:

@@ -1,7 +1,5 @@
 """Networks with deterministic weights, for which all weight samples are equal."""
 
-from __future__ import annotations
-
 from typing import final
 
 import torch

@@ -1,20 +1,15 @@
 """Build the prior on weight paths from the options of a run."""
 
-from __future__ import annotations
-
 import math
-from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor, nn
 
 from psdenets.errors import BadInput
+from psdenets.options.process import ProcessOptions
 from psdenets.references import made
 from psdenets.registries import PRIORS
 from sdeweights import Brownian, Prior
-
-if TYPE_CHECKING:
-    from psdenets.options.process import ProcessOptions
 
 
 def prior_of(options: ProcessOptions, net: nn.Module) -> Prior:

@@ -1,7 +1,5 @@
 """Build a classifier from the name of a preset or from a config."""
 
-from __future__ import annotations
-
 from psdenets.config import Config
 from psdenets.data.spec import SPECS, ImageSpec
 from psdenets.errors import BadInput

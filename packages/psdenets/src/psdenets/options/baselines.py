@@ -1,7 +1,5 @@
 """Options of the other systems of the paper's Table 1."""
 
-from __future__ import annotations
-
 from typing import Literal
 
 from psdenets.options.fields import Group, above, at_least, option

@@ -1,7 +1,5 @@
 """Which weights are noisy, and over which part of depth."""
 
-from __future__ import annotations
-
 from typing import Literal
 
 from psdenets.errors import BadInput

@@ -10,8 +10,6 @@ In Python, options are nested (`options.cut.ratio`); in files and on the command
 belongs to at most one group of a system.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import math
 import types

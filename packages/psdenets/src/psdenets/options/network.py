@@ -1,7 +1,5 @@
 """Options of the network: its size and, for continuous depth, the hidden drift f_h and the integration of h."""
 
-from __future__ import annotations
-
 from functools import cached_property
 from typing import Literal
 

@@ -1,7 +1,5 @@
 """Options of the weight process,  dw = f_q(t, w) dt + g dB, and of the head."""
 
-from __future__ import annotations
-
 from typing import Literal
 
 from psdenets.options.fields import SIZES, Group, above, at_least, option

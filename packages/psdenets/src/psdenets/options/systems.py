@@ -1,7 +1,5 @@
 """The options of a system: its groups, and the rules between them."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any

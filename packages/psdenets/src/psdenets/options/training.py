@@ -1,7 +1,5 @@
 """Options of gradient descent, and the number of weight samples in training and evaluation."""
 
-from __future__ import annotations
-
 from typing import Literal
 
 from psdenets.options.fields import FROM_0_BELOW_1, Group, above, at_least, option

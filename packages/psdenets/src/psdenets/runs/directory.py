@@ -1,10 +1,9 @@
 """The run directory: its files, and whether it contains a started or finished run."""
 
-from __future__ import annotations
-
 import platform
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Self
 
 from psdenets.config import Config
 from psdenets.data.spec import ImageSpec
@@ -19,7 +18,7 @@ class RunDir:
     path: Path
 
     @classmethod
-    def choose(cls, config: Config) -> RunDir:
+    def choose(cls, config: Config) -> Self:
         """The directory of --out, or a new one under ./runs."""
         if config.out is not None:
             return cls(Path(config.out))
@@ -47,7 +46,7 @@ class RunDir:
             raise BadInput(f"expected a new --out, got {self.path}, which holds a run; --resume continues it")
         if self.path.exists() and (not self.path.is_dir() or any(map(_foreign, self.path.iterdir()))):
             raise BadInput(f"expected a new or empty --out, got {self.path}, which holds other files")
-        write_json(self.file("data.json"), {"images": spec.as_dict(), "sizes": sizes, "versions": versions()})
+        write_json(self.file("data.json"), {"images": asdict(spec), "sizes": sizes, "versions": versions()})
         write_json(self.file("config.json"), {**config.as_dict(), "out": str(self.path)})
 
 

@@ -5,8 +5,6 @@ never half a file. JSON is strict: an infinite metric is the string "Infinity" a
 `bnneval.strict_json`.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable, Iterable
 from contextlib import suppress

@@ -1,7 +1,5 @@
 """report.html: one self-contained page with the metrics, plots, example images and configuration of a run."""
 
-from __future__ import annotations
-
 import base64
 import io
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """Load the config and the trained classifier of a run directory."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any
@@ -21,10 +19,7 @@ from psdenets.runs.weights import load_weights
 def load(run_dir: str | Path, device: str | torch.device = "cpu", *, allow_code: bool = False) -> ImageClassifier:
     """Load the trained classifier of a run directory, ready to predict.
 
-    Args:
-        run_dir: a run directory.
-        device: device of the classifier.
-        allow_code: whether custom code that the run refers to (`--f-h mynets:Drift`) may be imported and so executed.
+    Custom code that the run refers to (`--f-h mynets:Drift`) is imported, and so executed, only with `allow_code`.
     """
     config, spec = read_config(run_dir, allow_code)
     weights = Path(run_dir) / "model.safetensors"

@@ -90,9 +90,8 @@ def weight_paths(model: Classifier) -> Figure:
     ts = path.ts.cpu().numpy()
     if noisy:
         ax.axvspan(process.cut.t1, process.cut.t2, color="#eeeeee", zorder=0, label="stochastic")
-    for k, colour in zip(
-        _shown_weights(process.S.cpu().numpy(), process.D.cpu().numpy()), bnn_plots.CYCLE, strict=False
-    ):
+    shown = _shown_weights(process.S.cpu().numpy(), process.D.cpu().numpy())
+    for k, colour in zip(shown, bnn_plots.CYCLE, strict=False):
         for i in range(_PATHS):
             ax.plot(ts, path.w[i, :, k].cpu().numpy(), color=colour, linewidth=0.8, alpha=0.7)
         kind = "stochastic" if k in process.S else "deterministic"

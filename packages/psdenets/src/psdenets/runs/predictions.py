@@ -1,7 +1,5 @@
 """Predictions on many images, and the metrics computed from them."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -18,12 +16,9 @@ from psdenets.models.likelihoods import Likelihood
 
 
 class Predictions(NamedTuple):
-    """Predictions of S weight samples for N images, the labels (N,), and the mean KL of the samples.
+    """Predictions of S weight samples for N images, the labels (N,), and the mean KL of the samples."""
 
-    For a categorical likelihood, `probs` holds probabilities (S, N, C).
-    """
-
-    probs: NDArray[np.float64]
+    probs: NDArray[np.float64]  # for a categorical likelihood, probabilities (S, N, C)
     labels: NDArray[np.int64]
     kl: float
     likelihood: Likelihood

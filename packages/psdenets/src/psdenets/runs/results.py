@@ -1,7 +1,5 @@
 """Write the results of a finished run: weights, predictions, metrics, plots and report; metrics.json comes last."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple

@@ -1,7 +1,5 @@
 """Save and load the weights of finished models as safetensors files with a format number."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from pathlib import Path
 

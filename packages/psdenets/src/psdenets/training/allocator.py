@@ -5,8 +5,6 @@ images in a block of the paper's network, this takes nearly as long as the arith
 libraries are not affected.
 """
 
-from __future__ import annotations
-
 import ctypes
 import os
 import platform
@@ -19,13 +17,8 @@ _VARIABLES = ("MALLOC_TRIM_THRESHOLD_", "MALLOC_MMAP_MAX_", "MALLOC_MMAP_THRESHO
 
 
 def keep_freed_memory() -> bool:
-    """Configure glibc to keep freed memory; return whether this was done.
-
-    It is not done if environment variables configure glibc's allocator, or with PSDENETS_PLAIN=1.
-    """
-    if not enabled():
-        return False
-    if platform.libc_ver()[0] != "glibc" or any(name in os.environ for name in _VARIABLES):
+    """Make glibc keep freed memory, unless its variables are set or PSDENETS_PLAIN=1; return whether it did."""
+    if not enabled() or platform.libc_ver()[0] != "glibc" or any(name in os.environ for name in _VARIABLES):
         return False
     mallopt = ctypes.CDLL(None).mallopt
     return bool(mallopt(_TRIM_THRESHOLD, _NEVER) and mallopt(_MMAP_MAX, _NONE))

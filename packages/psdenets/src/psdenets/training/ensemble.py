@@ -1,10 +1,6 @@
 """Train an ensemble as a single run; its members are runs under members/, trained one after the other."""
 
-from __future__ import annotations
-
 import sys
-from pathlib import Path
-from typing import Any
 
 from psdenets.config import Config
 from psdenets.data import load_splits
@@ -29,18 +25,16 @@ def fit(config: Config, run: RunDir) -> int:
         if status:
             return status
     device, own = device_of(config.device), bool(config.references)
-    model = (
-        Ensemble(config, splits.spec, [load(member.path, device, allow_code=own) for member in members])
-        .to(device)
-        .eval()
-    )
+    model = Ensemble(config, splits.spec, [load(member.path, device, allow_code=own) for member in members])
+    model = model.to(device).eval()
     sys.stdout.write(write_results(run, config, model, splits.test, _joined(run, members)))
     return 0
 
 
 def _joined(run: RunDir, members: list[RunDir]) -> History:
     """The epochs of all members, concatenated, and their total training time."""
-    records = [_epochs(member.path, k) for k, member in enumerate(members)]
+    found = [read_lines(member.file("metrics.jsonl")) for member in members]
+    records = [[{"member": k, **record} for record in lines] for k, lines in enumerate(found)]
     write_lines(run.file("metrics.jsonl"), [record for part in records for record in part])
     finals = [read_json(member.file("metrics.json")) for member in members]
     facts = {
@@ -49,7 +43,3 @@ def _joined(run: RunDir, members: list[RunDir]) -> History:
         "members": [{"accuracy": m["accuracy"], "ece": m["ece"], "nll": m["nll"]} for m in finals],
     }
     return History(records[0], sum(m["seconds"] for m in finals), facts)
-
-
-def _epochs(folder: Path, member: int) -> list[dict[str, Any]]:
-    return [{"member": member, **record} for record in read_lines(folder / "metrics.jsonl")]

@@ -1,27 +1,33 @@
-"""Sample with HMC as a run: prints the estimated cost, then samples one chain after the other into chains/."""
+"""Sample with HMC as a run: prints the estimated cost, then samples one chain after the other into chains/.
 
-from __future__ import annotations
+Chain k depends only on (seed, k), so a run that is killed and resumed produces the same bytes.
+"""
 
 import sys
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import torch
+from safetensors.torch import load_file, save_file
+from torch import Tensor
 from torch.nn import functional as F
 
 from psdenets.config import Config
 from psdenets.data import load_splits
 from psdenets.data.images import to_unit
-from psdenets.models.hmc.diagnostics import Mixing, full_size_cost, pyro_module, refusal, seconds_per_gradient
-from psdenets.models.hmc.hamiltonian import Chain
+from psdenets.errors import BadInput
+from psdenets.models.hmc import diagnostics
+from psdenets.models.hmc.diagnostics import Cost, Mixing
+from psdenets.models.hmc.hamiltonian import Chain, sample_chain
 from psdenets.models.hmc.model import HMC
 from psdenets.models.nets.resnet import ResNet
 from psdenets.options.baselines import HmcOptions
 from psdenets.runs.directory import RunDir
-from psdenets.runs.files import write_lines
+from psdenets.runs.files import atomically, read_json, write_json, write_lines
 from psdenets.runs.results import History, write_results
-from psdenets.training.hmc_chains import estimate, run_chains
+from psdenets.seeds import generator, seed_of
 from psdenets.training.session import INTERRUPTED, Stopped, begin, resume_command, stoppable
 from sdeweights import flatten
 
@@ -31,19 +37,19 @@ _HELD_OUT = 50  # validation images used to check mixing in function space
 
 def fit(config: Config, run: RunDir) -> int:
     """Sample all unfinished chains, print their mixing, write the results; returns the exit status."""
-    pyro_module("infer.mcmc")  # raises before anything is written
+    diagnostics.pyro_module("infer.mcmc")  # raises before anything is written
     torch.set_num_threads(config.threads or 1)
     splits = load_splits(config)
     model = HMC(config, splits.spec)
     x, labels = to_unit(splits.train.pixels), splits.train.labels
     cost = estimate(model, x[:_TIMED], labels[:_TIMED], len(x))
-    refusal(config.dataset, cost)
+    diagnostics.refusal(config.dataset, cost)
     begin(run, config, splits)
     sys.stdout.write(
         f"{config.dataset}: {len(x)} training, {len(splits.val)} validation, {len(splits.test)} test images of "
         f"{splits.spec.size}\n"
         f"hmc over {model.network.size:,} weights: {cost}; run directory {run.path}\n"
-        f"a full-size one, as Izmailov et al. (2021) ran it on CIFAR-10: {full_size_cost(_seconds_of_a_resnet())}\n"
+        f"a full-size one, as Izmailov et al. (2021) ran it on CIFAR-10: {diagnostics.full_size_cost(_seconds_of_a_resnet())}\n"
     )
     with stoppable() as asked:
         try:
@@ -66,6 +72,57 @@ def fit(config: Config, run: RunDir) -> int:
     history = History([], sum(chain.seconds for chain in chains), facts)
     sys.stdout.write(write_results(run, config, model, splits.test, history))
     return 0
+
+
+def estimate(model: HMC, x: Tensor, labels: Tensor, images: int) -> Cost:
+    """Estimate the cost of sampling with `images` images, by timing gradients on the few images in x."""
+    w = model.draws.new_zeros(model.network.size)
+    return diagnostics.cost_of(
+        model.config.system.hmc, images, diagnostics.seconds_per_gradient(model.log_density(x, labels), w) / len(x)
+    )
+
+
+def run_chains(
+    model: HMC, x: Tensor, labels: Tensor, folder: Path, after_draw: Callable[[], None] = lambda: None
+) -> list[Chain]:
+    """All chains of a run. Chains found in `folder` are loaded; the others are sampled and saved there once complete.
+
+    Each chain starts at a draw from the prior, because R-hat requires different starting points.
+    """
+    c, hmc = model.config, model.config.system.hmc
+    log_density = model.log_density(x, labels)
+    chains = []
+    for k in range(hmc.chains):
+        path, origin = folder / f"chain-{k}.safetensors", _origin(c, k, len(x))
+        if not path.exists():
+            g, seed = generator(c.seed, "chain-start", k), seed_of(c.seed, "chain", k)
+            w0 = hmc.prior_std * torch.randn(model.network.size, generator=g, dtype=torch.float64)
+            lengths = {"warmup": hmc.warmup, "draws": hmc.draws, "leapfrog": hmc.leapfrog}
+            chain = sample_chain(log_density, w0, **lengths, seed=seed, after_draw=after_draw)
+            _save_chain(path, chain, origin)
+        chains.append(_load_chain(path, origin))
+    return chains
+
+
+def _origin(config: Config, k: int, images: int) -> dict[str, Any]:
+    """Everything that determines a chain, except the pixels."""
+    names = ("dataset", "width", "prior_std", "warmup", "draws", "leapfrog", "seed")
+    values = config.as_dict()
+    return {"chain": k, "images": images, **{name: values[name] for name in names}}
+
+
+def _save_chain(path: Path, chain: Chain, origin: dict[str, Any]) -> None:
+    """Save the draws as safetensors and the rest as JSON. Draws are written last, so a chain with draws is complete."""
+    write_json(path.with_suffix(".json"), {**chain.statistics(), "origin": origin})
+    atomically(path, lambda temporary: save_file({"draws": chain.draws}, temporary))
+
+
+def _load_chain(path: Path, origin: dict[str, Any]) -> Chain:
+    values = read_json(path.with_suffix(".json"))
+    found = values.pop("origin")
+    if found != origin:
+        raise BadInput(f"expected a chain of {origin} in {path}, got one of {found}")
+    return Chain(load_file(path)["draws"], **values)
 
 
 def _progress(hmc: HmcOptions, asked: list[int]) -> Callable[[], None]:
@@ -103,7 +160,7 @@ def _seconds_of_a_resnet() -> float:
     w, net = flatten(ResNet(3, 10))
     x, labels = torch.zeros(32, 3, 32, 32), torch.zeros(32, dtype=torch.int64)
 
-    def log_density(w: torch.Tensor) -> torch.Tensor:
+    def log_density(w: Tensor) -> Tensor:
         return -F.cross_entropy(net(torch.zeros(()), x, w), labels)
 
-    return seconds_per_gradient(log_density, w, repeats=3) / len(x)
+    return diagnostics.seconds_per_gradient(log_density, w, repeats=3) / len(x)

@@ -1,7 +1,5 @@
 """`--model resnet32-laplace`: train a ResNet or load a finished run (`--laplace-of`), then fit its last layer."""
 
-from __future__ import annotations
-
 import sys
 import time
 from pathlib import Path
@@ -27,12 +25,8 @@ def fit(config: Config, run: RunDir) -> int:
     laplace_torch()  # raises now, not after an hour of training
     if config.system.laplace.laplace_of is not None:
         return approximate(config, run)
-    return descend(
-        config,
-        run,
-        build=resnet,
-        finish=lambda model, splits: fitted(config, splits.spec, resnet_in(model), splits.train),
-    )
+    finish = lambda model, splits: fitted(config, splits.spec, resnet_in(model), splits.train)  # noqa: E731
+    return descend(config, run, build=resnet, finish=finish)
 
 
 def approximate(config: Config, run: RunDir) -> int:
@@ -57,7 +51,6 @@ def approximate(config: Config, run: RunDir) -> int:
     epochs = read_lines(source / "metrics.jsonl")
     write_lines(run.file("metrics.jsonl"), epochs)
     facts = {name: before[name] for name in ("epochs", "steps", "selected_epoch")} | {"fit_seconds": round(seconds, 3)}
-    sys.stdout.write(
-        write_results(run, config, approximation, splits.test, History(epochs, before["seconds"] + seconds, facts))
-    )
+    history = History(epochs, before["seconds"] + seconds, facts)
+    sys.stdout.write(write_results(run, config, approximation, splits.test, history))
     return 0

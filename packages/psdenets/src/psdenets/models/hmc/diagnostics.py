@@ -8,8 +8,6 @@ different copies of the same mode. What matters is mixing in function space: of 
 probabilities of held-out images.
 """
 
-from __future__ import annotations
-
 import importlib
 import math
 import time

@@ -6,8 +6,6 @@ A transition draws a momentum r ~ N(0, M), takes a number of leapfrog steps, and
 min(1, exp(H before - H after)).
 """
 
-from __future__ import annotations
-
 import math
 import time
 from collections.abc import Callable
@@ -25,13 +23,10 @@ _TARGET_ACCEPT = 0.8
 
 
 class Chain(NamedTuple):
-    """One chain: draws (draws, d), mean acceptance probability after warm-up, and its cost.
+    """One chain and its cost; everything except the wall time `seconds` depends only on density, start and seed."""
 
-    Everything except `seconds`, the wall time, depends only on density, start and seed.
-    """
-
-    draws: Tensor
-    accept: float
+    draws: Tensor  # (draws, d)
+    accept: float  # mean acceptance probability after warm-up
     step_size: float
     divergences: int
     gradients: int
@@ -60,14 +55,8 @@ def sample_chain(
     moves; a low effective sample size reveals this, and a different `leapfrog` fixes it. The same seed gives the same
     bits, and torch's global generator is left unchanged.
 
-    Args:
-        log_density: differentiable function (d,) -> scalar; it need not be normalised.
-        w0: (d,), float64 on the CPU.
-        warmup: number of transitions used for adaptation and discarded.
-        draws: number of transitions to keep.
-        leapfrog: steps per transition, each with one gradient.
-        seed: seed of momenta and acceptances.
-        after_draw: called after every transition, including warm-up; an exception ends the chain.
+    The density, (d,) -> scalar, need not be normalised; w0, (d,), is float64 on the CPU. `warmup` transitions are
+    discarded and `draws` are kept. `after_draw` is called after every one of them; an exception ends the chain.
     """
     if warmup < 0 or draws < 1 or leapfrog < 1:
         raise BadInput(f"expected warmup >= 0, draws and leapfrog >= 1, got {warmup}, {draws} and {leapfrog}")

@@ -8,8 +8,6 @@ prior_std is of order 1, and all weights have the same scale. A gradient takes a
 be small.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -95,10 +93,7 @@ class Draws(NamedTuple):
 
 @final
 class HMC(ImageClassifier):
-    """A perceptron with `width` hidden units, whose weight samples are posterior draws.
-
-    A new model's draws are zero; `run_chains` computes draws and `keep` stores them.
-    """
+    """A perceptron with `width` units whose weight samples are posterior draws, zero until `keep` stores some."""
 
     draws: Tensor
 

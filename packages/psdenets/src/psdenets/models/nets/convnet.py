@@ -3,8 +3,6 @@
 scales of  [conv 3x3, relu] ... pool 2x2  ->  W h + b,     channels double from scale to scale
 """
 
-from __future__ import annotations
-
 from typing import final
 
 from torch import Tensor, nn
@@ -19,14 +17,7 @@ from psdenets.seeds import seeded
 
 @final
 class ConvNet(nn.Module):
-    """Normalised images (N, C, H, W) -> logits (N, classes).
-
-    Args:
-        shape: (C, H, W) of the images.
-        classes: number of outputs.
-        convolutions: number of convolutions per scale.
-        width: channels of the first scale.
-    """
+    """Normalised images (N, *shape) -> logits (N, classes); the first scale has `width` channels."""
 
     def __init__(self, shape: tuple[int, int, int], classes: int, convolutions: tuple[int, ...], width: int) -> None:
         super().__init__()

@@ -4,8 +4,6 @@ ODENet         dh = f_h(t, h; w) dt         the same w at every depth, solved by
 HyperODENet    dh = f_h(t, h; w_t) dt       dw = f_q(t, w) dt, the PSDE-BNN without noise (`Cut.none`)
 """
 
-from __future__ import annotations
-
 from typing import cast, final
 
 import torch

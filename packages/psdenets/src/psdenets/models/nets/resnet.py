@@ -6,8 +6,6 @@ Each scale after the first halves height and width and doubles the channels. The
 pads with zero channels, so shortcuts have no weights. With 5-5-5 blocks there are 32 layers: ResNet32.
 """
 
-from __future__ import annotations
-
 from typing import final
 
 from torch import Tensor, nn
@@ -24,15 +22,10 @@ _GROUPED = 8  # channels per group in group normalisation
 
 @final
 class ResNet(nn.Module):
-    """Normalised images (N, C, H, W) -> logits (N, classes).
+    """Normalised images (N, C, H, W) -> logits (N, classes); the first scale has `width` channels.
 
-    Args:
-        channels: channels of the images.
-        classes: number of outputs.
-        blocks: number of blocks per scale.
-        width: channels of the first scale.
-        norm: "batch", "group" or "none". Without normalisation the second convolution of a block is initially zero, so
-            blocks start as the identity; this makes 32 layers trainable.
+    `norm` is "batch", "group" or "none". Without normalisation the second convolution of a block is initially zero, so
+    blocks start as the identity; this makes 32 layers trainable.
 
     Example:
         >>> sum(p.numel() for p in ResNet(3, 10).parameters())
