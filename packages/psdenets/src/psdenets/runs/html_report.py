@@ -30,8 +30,8 @@ _ABOUT_NOISE = (
 )
 _ABOUT_WIDTHS = (
     "Standard deviation of the noisy weights at the end of the stochastic window, posterior divided by prior. Weights "
-    "at 1 are as wide as the prior makes them; training made those left of 1 narrower and those right of 1 wider. If all "
-    "are at 1, training moved the weights but did not change how widely they vary."
+    "at 1 are as wide as the prior makes them; training made those left of 1 narrower and those right of 1 wider. If "
+    "all are at 1, training moved the weights but did not change how widely they vary."
 )
 _GALLERY = 12  # images in each of the two galleries: the least and the most certain
 

@@ -49,7 +49,8 @@ def fit(config: Config, run: RunDir) -> int:
         f"{config.dataset}: {len(x)} training, {len(splits.val)} validation, {len(splits.test)} test images of "
         f"{splits.spec.size}\n"
         f"hmc over {model.network.size:,} weights: {cost}; run directory {run.path}\n"
-        f"a full-size one, as Izmailov et al. (2021) ran it on CIFAR-10: {diagnostics.full_size_cost(_seconds_of_a_resnet())}\n"
+        "a full-size one, as Izmailov et al. (2021) ran it on CIFAR-10: "
+        f"{diagnostics.full_size_cost(_seconds_of_a_resnet())}\n"
     )
     with stoppable() as asked:
         try:

@@ -53,8 +53,8 @@ def between(x0: Any, x1: Any, c: float) -> Any:
 
 def _moved(x: Tensor, slopes: Sequence[Tensor], weights: Sequence[float], dt: float) -> Tensor:
     """x + dt sum_i weights_i slopes_i."""
-    for slope, weight in zip(slopes, weights, strict=True):
-        x = x + slope * (weight * dt) if weight else x
+    for k, weight in zip(slopes, weights, strict=True):
+        x = x + k * (weight * dt) if weight else x
     return x
 
 
