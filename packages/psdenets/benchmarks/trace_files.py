@@ -60,10 +60,21 @@ def training_step() -> Callable[[], object]:
 
 
 def prediction(folder: Path) -> Callable[[], object]:
-    """`psdenets.predict` of one picture with three weight samples, by a network with 4 solver steps."""
+    """`psdenets.predict` of one picture with three weight samples, by a network with 4 of the paper's Euler steps."""
     run, picture = folder / "run", folder / "picture.png"
     Image.new("L", (8, 8), 128).save(picture)
-    size = ("--epochs", "1", "--limit-train", "64", "--limit-test", "10", "--steps", str(STEPS))
+    size = (
+        "--epochs",
+        "1",
+        "--limit-train",
+        "64",
+        "--limit-test",
+        "10",
+        "--steps",
+        str(STEPS),
+        "--hidden-method",
+        "euler",
+    )
     _quietly(lambda: train.main(["--out", str(run), *size]))
     return lambda: _quietly(lambda: predict.main([str(run), str(picture), "--samples", "3"]))
 

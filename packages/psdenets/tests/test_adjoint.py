@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -28,7 +29,7 @@ def test_a_scheme_that_is_not_reversible_gives_a_one_line_error_and_exit_status_
 
 
 @pytest.mark.parametrize(
-    ("gradient", "method"), [("backprop", "euler"), ("checkpoint", "euler"), ("adjoint", "reversible_heun")]
+    ("gradient", "method"), [("backprop", "euler-mean"), ("checkpoint", "euler-mean"), ("adjoint", "reversible_heun")]
 )
 def test_the_gradient_mode_selects_the_default_scheme(gradient, method):
     config = Config(gradient=gradient, width=4, drift="1-4-1")
@@ -65,11 +66,12 @@ def test_a_run_trained_with_the_adjoint_predicts_the_same_after_loading(tmp_path
 
 
 def test_a_run_of_an_earlier_version_with_euler_and_the_adjoint_still_loads_and_resumes(small_run, tmp_path):
-    run = shutil.copytree(small_run, tmp_path / "r")
-    values = json.loads((run / "config.json").read_text())
-    (run / "config.json").write_text(json.dumps({**values, "gradient": "adjoint", "hidden_method": "euler"}))
+    run, same = (Path(shutil.copytree(small_run, tmp_path / name)) for name in ("r", "same"))
+    values = {**json.loads((run / "config.json").read_text()), "hidden_method": "euler"}
+    (same / "config.json").write_text(json.dumps(values))
+    (run / "config.json").write_text(json.dumps({**values, "gradient": "adjoint"}))
     x = torch.rand(2, 1, 8, 8, generator=torch.Generator().manual_seed(0))
-    a, b = (load(path).predict_proba(x, 2, torch.Generator().manual_seed(0)) for path in (run, small_run))
+    a, b = (load(path).predict_proba(x, 2, torch.Generator().manual_seed(0)) for path in (run, same))
     assert torch.equal(a, b)
     for name in ("metrics.json", "model.safetensors"):  # as if it had been interrupted
         (run / name).unlink()

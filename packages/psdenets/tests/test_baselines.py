@@ -182,7 +182,10 @@ def test_max_seconds_of_uses_the_training_time_of_another_run(run_of, tmp_path, 
         (["--model", "odenet", "--hidden-method", "reversible_heun"], "expected a --hidden-method of torchdiffeq"),
         (["--prior-std", "2"], "expected --prior-std and --log-std with --head meanfield"),
         (["--model", "resnet33"], "expected --model to be one of"),
-        (["--model", "resnet32", "--batch-size", "1"], "expected --batch-size of 2 or more with --norm batch, got 1"),
+        (
+            ["--model", "resnet32", "--batch-size", "1"],
+            "expected --batch-size of 2 or more with batch normalisation, got 1",
+        ),
         (["--model", "mfvi", "--blocks", "1-1-1-1"], "4 scales can halve, got 8 x 8"),
     ],
 )

@@ -54,7 +54,8 @@ def test_activations_have_the_correct_value_at_one():
     one = torch.ones((), dtype=torch.float64)
     values = {name: activation(one).item() for name, activation in ACTIVATIONS.items()}
     expected = {"softplus": 1.3132616875182228, "tanh": 0.7615941559557649, "elu": 1.0,
-                "swish": 0.7310585786300049, "rbf": 0.36787944117144233}  # fmt: skip
+                "swish": 0.7310585786300049, "rbf": 0.36787944117144233,
+                "relu": 1.0, "gelu": 0.8413447460685429}  # fmt: skip
     assert values == pytest.approx(expected, abs=1e-12)
 
 

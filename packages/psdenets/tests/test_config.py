@@ -61,7 +61,7 @@ def test_a_file_of_format_2_is_read_and_options_of_other_systems_are_ignored():
     assert len(FORMAT_2) == 72
     config = Config.read(FORMAT_2)
     values = config.as_dict()
-    assert values.keys() - FORMAT_2.keys() == {"likelihood"}
+    assert values.keys() - FORMAT_2.keys() == {"likelihood", "weight_decay"}
     assert {name: FORMAT_2[name] for name in values if name in FORMAT_2} == {
         name: value for name, value in values.items() if name in FORMAT_2
     }
@@ -83,11 +83,14 @@ def test_a_file_of_format_2_is_read_and_options_of_other_systems_are_ignored():
         ({"blocks": 2}, "expected --blocks to be text, got 2"),
         ({"sigma": float("nan")}, "expected --sigma to be a number, got nan"),
         ({"f_h": "3-3", "block": "3-3"}, "expected either --f-h or --block, got both"),
-        ({"f_h": "4-4"}, "expected --block to be one of strided, 3-1-3, 3-3 or module:attribute, got '4-4'"),
+        (
+            {"f_h": "4-4"},
+            "expected --block to be one of strided, 3-1-3, 3-3, pre-3, pre-3-3 or module:attribute, got '4-4'",
+        ),
         ({"batchsize": 3}, "unknown option batchsize; did you mean batch_size?"),
         ({"model": "ensemble", "member": "hmc"}, "expected --member to be one of 'resnet32', 'odenet', got hmc"),
         ({"model": "ensemble", "member": "odenet", "norm": "none"}, "expected --norm with --model"),
-        ({"model": "ensemble", "batch_size": 1}, "expected --batch-size of 2 or more with --norm batch"),
+        ({"model": "ensemble", "batch_size": 1}, "expected --batch-size of 2 or more with batch normalisation"),
     ],
 )
 def test_a_wrong_option_raises_bad_input(options, message):

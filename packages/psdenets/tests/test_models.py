@@ -7,7 +7,7 @@ import torch
 from torch.nn import functional as F
 
 from psdenets import BadInput, Config, ImageSpec, build
-from psdenets.models.psde import Classifier
+from psdenets.models.psde import Classifier, require_seen_noise
 from psdenets.models.windows import cuts_of
 from psdenets.nn.heads import MeanFieldHead
 from psdenets.nn.scales import block_shapes
@@ -91,11 +91,34 @@ def test_noise_reaches_the_predictions_of_every_noisy_cut(cut, steps):
     assert probs.std(0).max() > 1e-6  # rounding would give 1e-8
 
 
-def test_a_single_noisy_step_at_the_end_of_depth_does_not_affect_predictions():
-    """The counterpart of the test above: the effect of --sde-steps 1."""
-    model = build(Config(**{**SMALL, "steps": 3}, cut="vertical", ratio=0.25, sigma=1.0, sde_steps=1))
-    probs = model.predict_proba(images(), 3, at(), return_samples=True)
+ONE_NOISY_STEP = {
+    "--steps 2": {"steps": 2},
+    "--sde-steps 1": {"steps": 6, "sde_steps": 1},
+    "--cut full --steps 1": {"cut": "full", "steps": 1},
+    "--cut horizontal --steps 1": {"cut": "horizontal", "steps": 1},
+    "--t1 .3 --t2 .6 --at-t2 fixed --steps 3": {"t1": 0.3, "t2": 0.6, "at_t2": "fixed", "steps": 3},
+    "SDE-first learned": {"order": "sde-first", "at_t2": "learned", "steps": 3, "sde_steps": 1},
+    "--scope network --blocks 2 --steps 2": {"scope": "network", "blocks": "2", "ratio": 0.25, "steps": 2},
+}
+
+
+@pytest.mark.parametrize("flags", ONE_NOISY_STEP)
+def test_a_single_noisy_step_is_seen_at_the_mean_of_both_ends_and_refused_at_the_left_end(flags):
+    options = {**SMALL, "sigma": 1.0, **ONE_NOISY_STEP[flags]}
+    probs = build(Config(**options)).predict_proba(images(), 3, at(), return_samples=True)
+    assert (probs[0] - probs[1]).abs().max() > 1e-4
+    left = build(Config(**options, hidden_method="euler"))
+    probs = left.predict_proba(images(), 3, at(), return_samples=True)
     assert torch.equal(probs[0], probs[1])
+    with pytest.raises(BadInput, match="expected a step of the hidden state that depends on the noise, got none"):
+        require_seen_noise(left)
+
+
+def test_noise_that_continues_after_its_only_step_is_seen_at_the_left_end():
+    model = build(Config(**{**SMALL, "steps": 3}, order="sde-first", sde_steps=1, sigma=1.0, hidden_method="euler"))
+    require_seen_noise(model)
+    probs = model.predict_proba(images(), 2, at(), return_samples=True)
+    assert not torch.equal(probs[0], probs[1])
 
 
 def test_order_determines_which_end_of_depth_is_noisy():
@@ -191,7 +214,8 @@ def test_probabilities_are_averaged_instead_of_log_probabilities():
 
 @pytest.mark.parametrize("steps", [1, 3, 8])
 def test_a_deterministic_block_equals_a_residual_network_bit_for_bit(steps):
-    model = trained_a_little(build(Config(**{**SMALL, "steps": steps}, cut="none"))).double()
+    config = Config(**{**SMALL, "steps": steps}, cut="none", hidden_method="euler")
+    model = trained_a_little(build(config)).double()
     block = model.deep_blocks[0]
     path = block.draw(1, at())
     h = model.prepare(images().double()).contiguous(memory_format=torch.channels_last)
@@ -280,7 +304,7 @@ def test_mean_field_head_adds_its_kl_and_its_noise():
 
 @pytest.mark.parametrize("gradient", ["checkpoint", "adjoint"])
 def test_gradient_modes_agree_with_backpropagation(gradient):
-    method = "reversible_heun" if gradient == "adjoint" else "euler"  # what the mode selects
+    method = "reversible_heun" if gradient == "adjoint" else "euler-mean"  # what the mode selects
     grads = []
     for mode in ("backprop", gradient):
         config = Config(**SMALL, cut="full", gradient=mode, hidden_method=method if mode == "backprop" else "auto")
@@ -311,14 +335,12 @@ def test_samples_in_groups_give_the_same_predictions_as_all_at_once(cut, method,
 
 
 def test_sharing_the_prefix_does_not_change_a_bit_of_the_logits():
-    model = trained_a_little(build(Config(**SMALL, **CUTS["network"], blocks="2-2")))
+    model = trained_a_little(build(Config(**SMALL, **CUTS["network"], blocks="2-2", hidden_method="euler")))
     weights = model.draw(3, at(1))
     with torch.no_grad():
         state = model.shared(images(), weights)
-        assert (state.block, state.prefix.steps) == (
-            3,
-            1,
-        )  # three blocks without noise, and the first Euler step of the last block
+        # three blocks without noise, and the first step of the last block, which takes the weights at its left end
+        assert (state.block, state.prefix.steps) == (3, 1)
         assert torch.equal(model.rest(state, weights), model.logits(images(), weights))
 
 

@@ -22,7 +22,7 @@ from psdenets.registries import DATASETS
 from psdenets.systems import SYSTEMS
 
 ALIASES = {"f_h": "block"}  # alternative name -> option
-GROUPS = ("cut", "network", "weight process", "head", "other systems", "data", "training", "run")
+GROUPS = ("cut", "network", "features", "weight process", "head", "other systems", "data", "training", "run")
 
 
 @dataclass(frozen=True, init=False)

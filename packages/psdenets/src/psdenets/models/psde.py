@@ -18,12 +18,11 @@ from psdenets.errors import BadInput
 from psdenets.models.base import ImageClassifier
 from psdenets.models.priors import prior_of
 from psdenets.models.windows import cuts_of, grid_of
-from psdenets.nn.activations import ACTIVATIONS
 from psdenets.nn.fast.layout import channels_last, gradient_channels_last
-from psdenets.nn.features import Enter, Leave, Whitening, pooled
+from psdenets.nn.features import Whitening, pooled
 from psdenets.nn.heads import HeadWeights, head_of
 from psdenets.nn.hidden_drifts import hidden_drift
-from psdenets.nn.scales import SpaceToDepth, block_shapes, first_of_scales, lifted, stem_channels
+from psdenets.nn.scales import around, block_shapes, lifted
 from psdenets.options.process import ProcessOptions
 from psdenets.registries import PRIORS
 from psdenets.seeds import generator as generator_at
@@ -199,7 +198,7 @@ class Classifier(ImageClassifier):
         except ValueError as error:  # a share of less than one weight, or a scheme that cannot solve the equation
             hint = "; choose --solver euler --ode-solver euler" if "fused-euler" in str(error) else ""
             raise BadInput(f"{error}{hint}") from None
-        self.stem, self.before, self.after = _around(config, spec, shapes)
+        self.stem, self.before, self.after = around(config, spec, shapes)
         features = shapes[-1][0] if config.system.features.pool != "none" else math.prod(shapes[-1])
         outputs = self.likelihood.outputs(len(spec.classes))
         self.head = head_of(config.system.head, features, outputs, generator_at(config.seed, "head"))
@@ -313,24 +312,3 @@ class Classifier(ImageClassifier):
         counts, processes = self.parameter_counts(), [block.process for block in self.deep_blocks]
         noisy = sum(len(process.S) for process in processes)
         return noisy / (counts["w0"] + counts["head"] + counts["features"])
-
-
-def _around(
-    config: Config, spec: ImageSpec, shapes: Sequence[tuple[int, int, int]]
-) -> tuple[nn.Module, nn.ModuleList, nn.Module]:
-    """What comes before the first block, before each block, and after the last."""
-    features, firsts = config.system.features, first_of_scales(config)
-    activation = ACTIVATIONS[config.system.flow.activation]
-    lifted_channels, channels = stem_channels(config, spec)
-    stem = Whitening(lifted_channels, activation) if features.stem == "whiten" else nn.Identity()
-    before: list[nn.Module] = []
-    for b, shape in enumerate(shapes):
-        if not features.learned:
-            before.append(SpaceToDepth() if b in firsts else nn.Identity())
-        elif b > 0 and b not in firsts:
-            before.append(nn.Identity())
-        else:
-            enter = Enter(channels if b == 0 else shapes[b - 1][0], shape[0], generator_at(config.seed, "enter", b))
-            before.append(enter if b == 0 else nn.Sequential(Leave(shapes[b - 1][0], activation), enter))
-    after = Leave(shapes[-1][0], activation) if features.learned else nn.Identity()
-    return stem, nn.ModuleList(before), after

@@ -7,12 +7,16 @@ would mix rows that are not adjacent.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, final
 
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 from psdenets.errors import BadInput
+from psdenets.nn.activations import ACTIVATIONS
+from psdenets.nn.features import Enter, Leave, Whitening
+from psdenets.seeds import generator
 
 if TYPE_CHECKING:
     from psdenets.config import Config
@@ -75,13 +79,6 @@ def block_shapes(config: Config, spec: ImageSpec) -> list[tuple[int, int, int]]:
     return shapes
 
 
-def stem_channels(config: Config, spec: ImageSpec) -> tuple[int, int]:
-    """Channels of the image after lifting, and after the stem."""
-    flow, whiten = config.system.flow, config.system.features.stem == "whiten"
-    lifted = spec.channels * 4**flow.squeeze_input + flow.augment_channels
-    return lifted, 8 * lifted if whiten else lifted
-
-
 def _learned_shapes(config: Config, spec: ImageSpec) -> list[tuple[int, int, int]]:
     """Shapes if every scale begins with a learned transition, which halves the sides and rounds down."""
     net, features = config.system.net, config.system.features
@@ -98,3 +95,25 @@ def _learned_shapes(config: Config, spec: ImageSpec) -> list[tuple[int, int, int
             f"learned), got {spec.size}"
         )
     return shapes
+
+
+def around(
+    config: Config, spec: ImageSpec, shapes: Sequence[tuple[int, int, int]]
+) -> tuple[nn.Module, nn.ModuleList, nn.Module]:
+    """What comes before the first block, before each block, and after the last."""
+    features, firsts = config.system.features, first_of_scales(config)
+    activation = ACTIVATIONS[config.system.flow.activation]
+    channels = spec.channels * 4**config.system.flow.squeeze_input + config.system.flow.augment_channels
+    stem = Whitening(channels, activation) if features.stem == "whiten" else nn.Identity()
+    channels = 8 * channels if features.stem == "whiten" else channels
+    before: list[nn.Module] = []
+    for b, shape in enumerate(shapes):
+        if not features.learned:
+            before.append(SpaceToDepth() if b in firsts else nn.Identity())
+        elif b > 0 and b not in firsts:
+            before.append(nn.Identity())
+        else:
+            enter = Enter(channels if b == 0 else shapes[b - 1][0], shape[0], generator(config.seed, "enter", b))
+            before.append(enter if b == 0 else nn.Sequential(Leave(shapes[b - 1][0], activation), enter))
+    after = Leave(shapes[-1][0], activation) if features.learned else nn.Identity()
+    return stem, nn.ModuleList(before), after
