@@ -15,7 +15,7 @@ from theory.certificate import Certificate
 
 Certify = Callable[[int], list[Certificate]]
 
-NAMES = "integration lemma1 flows theorem41 outsourcing ode_nets theorem_a1 theorem42 complexity"
+NAMES = "integration lemma1 free_drift low_rank flows theorem41 outsourcing ode_nets theorem_a1 theorem42 complexity"
 CLAIMS = {name: f"theory.{name}" for name in NAMES.split()}  # the module of each claim
 
 
