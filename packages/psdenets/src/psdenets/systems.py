@@ -12,7 +12,7 @@ from typing import Any
 
 from psdenets.options.baselines import EnsembleOptions, HmcOptions, LaplaceOptions, MeanFieldOptions
 from psdenets.options.cut import CutOptions
-from psdenets.options.fields import Part, part
+from psdenets.options.fields import Part, filled, part
 from psdenets.options.network import FeatureOptions, FlowOptions, NetOptions, ResnetOptions
 from psdenets.options.process import HeadOptions, ProcessOptions
 from psdenets.options.systems import SystemOptions
@@ -40,8 +40,7 @@ class System:
         """Its options, with the given flat values and defaults for the rest."""
         system = self._with_member(flat)
         values = {**system.defaults, **system.per_dataset.get(dataset, {}), **flat}
-        groups: dict[str, Any] = {group: part.filled(values) for group, part in system.options.items()}
-        return SystemOptions(system.options, **groups)
+        return SystemOptions(system.options, **filled(system.options, values))
 
     def _with_member(self, flat: Mapping[str, Any]) -> System:
         """The system itself; an ensemble with the options and defaults of the member given in `flat`."""

@@ -102,18 +102,19 @@ def around(
 ) -> tuple[nn.Module, nn.ModuleList, nn.Module]:
     """What comes before the first block, before each block, and after the last."""
     features, firsts = config.system.features, first_of_scales(config)
+    learned = features.learned
     activation = ACTIVATIONS[config.system.flow.activation]
     channels = spec.channels * 4**config.system.flow.squeeze_input + config.system.flow.augment_channels
     stem = Whitening(channels, activation) if features.stem == "whiten" else nn.Identity()
     channels = 8 * channels if features.stem == "whiten" else channels
     before: list[nn.Module] = []
     for b, shape in enumerate(shapes):
-        if not features.learned:
+        if not learned:
             before.append(SpaceToDepth() if b in firsts else nn.Identity())
         elif b > 0 and b not in firsts:
             before.append(nn.Identity())
         else:
             enter = Enter(channels if b == 0 else shapes[b - 1][0], shape[0], generator(config.seed, "enter", b))
             before.append(enter if b == 0 else nn.Sequential(Leave(shapes[b - 1][0], activation), enter))
-    after = Leave(shapes[-1][0], activation) if features.learned else nn.Identity()
+    after = Leave(shapes[-1][0], activation) if learned else nn.Identity()
     return stem, nn.ModuleList(before), after
