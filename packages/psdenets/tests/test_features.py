@@ -1,0 +1,224 @@
+"""Learned stems and transitions, normalisation of weight samples, bfloat16, and noise scaled to each layer."""
+
+from __future__ import annotations
+
+import json
+import math
+
+import pytest
+import torch
+from torch.nn import functional as F
+
+from psdenets import BadInput, Config, ImageSpec, build, load
+from psdenets.data import load_splits
+from psdenets.models.priors import layer_scales
+from psdenets.nn.features import Enter, SampleNorm, Whitening, pooled
+from psdenets.nn.hidden_drifts import hidden_drift
+from psdenets.nn.scales import block_shapes
+from psdenets.train import main
+from psdenets.training.loop import Trainer
+from psdenets.training.step import TrainingStep
+from sdeweights import DiagonalDrift, path_action
+
+LEARNED = {
+    "block": "pre-3", "activation": "relu", "blocks": "1-1", "channels": "6-8", "stem": "whiten", "steps": 2,
+    "transition": "learned", "pool": "max", "squeeze_input": 0, "augment_channels": 0, "drift": "1-4-1",
+}  # fmt: skip
+FLAGS = [word for name, value in LEARNED.items() for word in (f"--{name.replace('_', '-')}", str(value))]
+
+
+def at(seed=0):
+    return torch.Generator().manual_seed(seed)
+
+
+def images(n=6, channels=1, size=8):
+    return torch.rand(n, channels, size, size, generator=at())
+
+
+def test_the_whitened_patches_are_uncorrelated_with_variance_one():
+    stem = Whitening(3, activation=lambda h: h).double()
+    mixing = torch.randn(3, 3, generator=at(), dtype=torch.float64)
+    h = torch.einsum("cd,ndhw->nchw", mixing, torch.randn(200, 3, 12, 12, generator=at(1), dtype=torch.float64))
+    stem.adapt(h)
+    rows = stem(h)[:, :12].transpose(0, 1).flatten(1)
+    # the directions come from the same patches, and the added variance of 5e-4 is at most 1 % of theirs
+    torch.testing.assert_close(rows @ rows.t() / rows.shape[1], torch.eye(12, dtype=torch.float64), rtol=0, atol=2e-2)
+    assert torch.equal(stem(h)[:, 12:], -stem(h)[:, :12])
+    assert [name for name, _ in stem.named_parameters()] == ["bias"]
+
+
+def test_training_computes_the_stem_from_the_training_images_before_the_first_step():
+    config = Config(**LEARNED, limit_train=100)
+    trainer = Trainer(config, load_splits(config), torch.device("cpu"))
+    kernel = trainer.model.stem.kernel.clone()
+    assert not torch.equal(kernel, build(config).stem.kernel)
+    trainer.step()
+    assert torch.equal(trainer.model.stem.kernel, kernel)
+
+
+def test_normalisation_of_one_sample_is_batch_normalisation():
+    h = torch.randn(7, 4, 5, 5, generator=at())
+    norm, reference = SampleNorm(4), torch.nn.BatchNorm2d(4)
+    for _ in range(3):
+        torch.testing.assert_close(norm(h), reference(h))
+    torch.testing.assert_close(norm.eval()(h), reference.eval()(h), rtol=1e-5, atol=1e-5)
+
+
+def test_samples_are_normalised_separately_and_count_as_one_step_together():
+    h = torch.randn(3, 7, 4, 5, 5, generator=at()) * torch.tensor([1.0, 2.0, 5.0]).view(3, 1, 1, 1, 1)
+    together, alone = SampleNorm(4), [SampleNorm(4) for _ in range(3)]
+    out = together(h)
+    torch.testing.assert_close(out, torch.stack([norm(x) for norm, x in zip(alone, h, strict=True)]))
+    for name in ("mean", "var"):
+        expected = torch.stack([getattr(norm, name) for norm in alone]).mean(0)
+        torch.testing.assert_close(getattr(together, name), expected)
+
+
+def test_in_evaluation_a_sample_does_not_depend_on_the_others():
+    model = build(Config(**LEARNED, cut="full", sigma=0.5, noise_scale="layer")).eval()
+    weights = model.draw(3, at())
+    together = model.logits(images(), weights)
+    alone = model.logits(images(), type(weights)(tuple(path[1] for path in weights.paths), weights.head))
+    torch.testing.assert_close(together[1:2], alone)
+
+
+def test_a_transition_halves_the_sides_and_accepts_samples():
+    enter = Enter(3, 5, at()).eval()
+    h = torch.randn(2, 4, 3, 7, 9, generator=at())
+    assert enter(h).shape == (2, 4, 5, 3, 4)
+    torch.testing.assert_close(enter(h)[1], enter(h[1]))
+
+
+@pytest.mark.parametrize(("how", "value"), [("none", 12), ("max", 3), ("mean", 3)])
+def test_pooling(how, value):
+    h = torch.arange(12.0).view(1, 3, 2, 2)
+    features = pooled(h, how)
+    assert features.shape == (1, value)
+    if how != "none":
+        assert features.tolist() == [[3.0, 7.0, 11.0] if how == "max" else [1.5, 5.5, 9.5]]
+
+
+def test_shapes_of_learned_scales_and_images_that_are_too_small():
+    spec = ImageSpec(3, 32, 32, ("a", "b"), (0.5,) * 3, (0.25,) * 3)
+    assert block_shapes(Config(**LEARNED), spec) == [(6, 15, 15), (8, 7, 7)]
+    with pytest.raises(BadInput, match="expected images that can be halved 4 times"):
+        build(Config(**{**LEARNED, "blocks": "1-1-1-1", "channels": "4-4-4-4"}))
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"channels": "6"}, "expected --channels for each of the 2 scales of --blocks 1-1, got 6"),
+        ({"piece": 8}, "expected whole batches with --transition learned"),
+        ({"batch_size": 1}, "expected --batch-size of 2 or more with batch normalisation"),
+    ],
+)
+def test_options_that_do_not_fit_learned_transitions(options, message):
+    with pytest.raises(BadInput, match=message):
+        Config(**{**LEARNED, **options})
+
+
+def test_f_h_with_one_convolution_has_both_signs():
+    f_h = hidden_drift("pre-3", 2, 9, "relu", at())
+    out = f_h(torch.tensor(0.3), torch.randn(4, 2, 6, 6, generator=at()))
+    assert out.min() < 0 < out.max()
+    kernel, h = f_h.convolutions.layers.get_submodule("0").kernel, torch.randn(1, 2, 6, 6, generator=at(1))
+    difference = f_h(torch.tensor(0.0), h) - f_h(torch.tensor(0.0), torch.zeros_like(h))
+    torch.testing.assert_close(difference, F.conv2d(F.relu(h), kernel, padding=1))
+
+
+def test_bfloat16_computes_the_same_network_to_its_precision():
+    exact, rounded = (build(Config(**LEARNED, precision=p)).eval() for p in ("float32", "bfloat16"))
+    (a, kl), (b, _) = (model(images(), at()) for model in (exact, rounded))
+    assert b.dtype == torch.float32
+    assert kl == 0
+    torch.testing.assert_close(a, b, rtol=0.05, atol=0.05)  # 8 bits over a dozen operations
+    assert not torch.equal(a, b)
+    b.sum().backward()
+    assert rounded.deep_blocks[0].process.w0.grad.dtype == torch.float32
+
+
+def test_the_scale_of_a_layer_is_one_over_the_root_of_its_fan_in():
+    net = hidden_drift("3-3", 2, 5, "swish", at())
+    scales = layer_scales(net)
+    first, last = 5 * (3 * 9 + 1), 2 * (6 * 9 + 1)
+    torch.testing.assert_close(scales[:first], torch.full((first,), 1 / math.sqrt(3 * 9)))
+    torch.testing.assert_close(scales[first:], torch.full((last,), 1 / math.sqrt(6 * 9)))
+    linear = torch.nn.Sequential(torch.nn.Linear(7, 3), torch.nn.Tanh(), torch.nn.Linear(3, 7))
+    expected = torch.cat([torch.full((24,), 7**-0.5), torch.full((28,), 3**-0.5)])
+    torch.testing.assert_close(layer_scales(linear), expected)
+
+
+def test_noise_scaled_to_each_layer_has_the_standard_deviation_of_its_closed_form():
+    config = Config(cut="full", sigma=0.5, noise_scale="layer", block="3-3", width=8)
+    block = build(config).deep_blocks[0]
+    with torch.no_grad():
+        w1 = block.draw(400, at()).w[:, -1]
+    scales = layer_scales(hidden_drift("3-3", 8, 8, "swish", at()))
+    # six Euler steps of the OU process: variance s^2 / fan-in * sum_k (1 - 1/6)^(2k) / 6, 400 samples of 1,200 weights
+    expected = math.sqrt((1 - (25 / 36) ** 6) / (1 - 25 / 36) / 6)
+    assert (w1.std(0) / (0.5 * scales)).mean().item() == pytest.approx(expected, rel=0.005)
+
+
+def test_with_sigma_root_two_thirds_the_stationary_law_has_the_variance_of_the_initial_weights():
+    net = hidden_drift("3-3", 40, 40, "swish", at())
+    w0 = torch.cat([p.detach().flatten() for p in net.parameters()])
+    stationary = (math.sqrt(2 / 3) * layer_scales(net)).square() / 2
+    assert (w0.square() / stationary).mean().item() == pytest.approx(1, rel=0.02)  # 29,000 weights: 4 s.e. are 2 %
+
+
+@pytest.mark.parametrize("cut", ["none", "full", "vertical", "horizontal", "both"])
+def test_the_action_of_the_deterministic_part_is_charged_like_the_kl(cut):
+    config = Config(cut=cut, width=4, steps=4, drift="1-4-1", drift_family="diagonal")
+    x, y = images(), torch.arange(6)
+    losses = {}
+    for price in ("none", "map"):
+        model = build(config.replace(deterministic_prior=price))
+        with torch.no_grad():
+            for block in model.deep_blocks:
+                for p in block.process.drift.parameters():
+                    p.copy_(torch.randn(p.shape, generator=at(1)) * 0.1)
+        losses[price] = TrainingStep(model, model.likelihood, n_train=100)(x, y, at(), kappa=0.25)
+    path = model.draw(1, at()).paths[0]
+    block = model.deep_blocks[0]
+    action = path_action(block.process.prior, path, block.process.cut).item()
+    assert (action > 0) == (cut != "full")
+    difference = losses["map"].loss - losses["none"].loss
+    assert difference.item() == pytest.approx(2 * 0.25 * action / 100, rel=1e-3, abs=1e-6)
+
+
+def test_negative_rates_of_a_diagonal_drift_are_projected_after_every_step():
+    config = Config(width=4, steps=4, drift="1-4-1", drift_family="diagonal", limit_train=128, lr=0.1)
+    trainer = Trainer(config, load_splits(config), torch.device("cpu"))
+    for _ in range(2):
+        trainer.step()
+    (drift,) = (module for module in trainer.model.modules() if isinstance(module, DiagonalDrift))
+    assert drift.rate.min() == 0
+    assert drift.rate.max() > 0
+
+
+def test_weight_decay_shrinks_all_weights_but_those_of_f_q():
+    found = {}
+    for decay in (0.0, 0.5):
+        config = Config(width=4, steps=4, drift="1-4-1", limit_train=64, weight_decay=decay, schedule="constant")
+        trainer = Trainer(config, load_splits(config), torch.device("cpu"))
+        trainer.step()
+        found[decay] = dict(trainer.model.named_parameters())
+    before = dict(build(config).named_parameters())
+    for name, p in found[0.5].items():
+        expected = found[0.0][name] - (0.0 if ".drift." in name else config.training.lr * 0.5) * before[name]
+        torch.testing.assert_close(p, expected, rtol=1e-5, atol=1e-6)
+
+
+def test_a_network_with_learned_features_trains_resumes_and_loads(tmp_path, capsys):
+    out = tmp_path / "run"
+    flags = [*FLAGS, "--cut", "full", "--noise-scale", "layer", "--sigma", "0.5", "--epochs", "2", "--limit-train", "300",
+             "--drift-family", "diagonal", "--weight-decay", "0.01", "--augment", "shift-flip", "--precision", "bfloat16"]  # fmt: skip
+    assert main([*flags, "--out", str(out)]) == 0
+    assert "% of the weights stochastic" in capsys.readouterr().out
+    metrics = json.loads((out / "metrics.json").read_text())
+    assert metrics["epistemic_share"] > 0
+    assert metrics["parameters"]["features"] > 0
+    model = load(out)
+    probs = model.predict_proba(images(), 2, at())
+    torch.testing.assert_close(probs.sum(-1), torch.ones(6, dtype=torch.float64))
