@@ -74,7 +74,7 @@ def test_samples_are_normalised_separately_and_count_as_one_step_together():
         torch.testing.assert_close(getattr(together, name), expected)
 
 
-def test_in_evaluation_a_sample_does_not_depend_on_the_others():
+def test_samples_do_not_depend_on_each_other_in_evaluation():
     model = build(Config(**LEARNED, cut="full", sigma=0.5, noise_scale="layer")).eval()
     weights = model.draw(3, at())
     together = model.logits(images(), weights)

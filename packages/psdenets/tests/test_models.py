@@ -110,7 +110,7 @@ def test_a_single_noisy_step_is_seen_at_the_mean_of_both_ends_and_refused_at_the
     left = build(Config(**options, hidden_method="euler"))
     probs = left.predict_proba(images(), 3, at(), return_samples=True)
     assert torch.equal(probs[0], probs[1])
-    with pytest.raises(BadInput, match="expected a step of the hidden state that depends on the noise, got none"):
+    with pytest.raises(BadInput, match="expected noise that affects the hidden state"):
         require_seen_noise(left)
 
 

@@ -1,6 +1,8 @@
 """Every scheme converges at its declared order, measured on the same Brownian paths with five step lengths."""
 
+import importlib.util
 import math
+from pathlib import Path
 
 import pytest
 import torch
@@ -175,6 +177,20 @@ ROTATION = torch.tensor([[0.0, -1.0], [1.0, 0.0]], dtype=torch.float64)
 def test_order_of_deterministic_schemes_for_an_affine_drift(solver, prior, net, w0, w1):
     drift = affine_posterior(prior, Cut.none(), len(w0), **net)
     require_declared_order(WeightProcess(torch.tensor(w0), drift, prior, Cut.none()), solver, w1)
+
+
+def test_the_mean_of_both_ends_has_two_thirds_of_the_error_of_either_end():
+    """Order 1 for all three along noisy weights; the README has the figures of 200 paths, this takes 40."""
+    script = Path(__file__).parents[1] / "benchmarks" / "hidden_error.py"
+    spec = importlib.util.spec_from_file_location("hidden_error", script)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    found = module.errors(paths=40, fine=512)
+    for errors in found.values():
+        assert observed_order([1 / steps for steps in module.STEPS], errors) == pytest.approx(1, abs=0.15)
+    for left, mean, right in zip(*found.values(), strict=True):
+        assert mean == pytest.approx(2 / 3 * left, rel=0.15)
+        assert right == pytest.approx(left, rel=0.15)
 
 
 def test_sra1_is_exact_in_the_noise_if_the_drift_is_zero():

@@ -162,8 +162,8 @@ def require_seen_noise(model: Classifier) -> None:
     noisy = [block for block in model.deep_blocks if block.noisy]
     if noisy and not any(block.sees_noise for block in noisy):
         raise BadInput(
-            "expected a step of the hidden state that depends on the noise, got none: euler takes the weights at the "
-            "left end of a step, before its noise; use --hidden-method euler-mean, or more --steps or --sde-steps"
+            "expected noise that affects the hidden state: euler takes the weights at the left end of a step, before "
+            "the noise of that step; use --hidden-method euler-mean, or more --steps or --sde-steps"
         )
 
 
