@@ -20,7 +20,7 @@ from theory import closed_forms, figure_paths
 from theory.certificate import Certificate
 from theory.closed_forms import MU, SIGMA, SIGMAS, THETA, D
 from theory.equations import SOLVERS, affine_process, random_process, sample
-from theory.statistics import STANDARD_ERRORS, mean_and_variance
+from theory.statistics import STANDARD_ERRORS, mean_and_variance, sup
 
 CLAIM = "Integration"
 PATHS = 20_000
@@ -79,10 +79,6 @@ def _exact(statement: str, solver: str, gaps: Sequence[float]) -> Certificate:
     return Certificate(CLAIM, f"{statement}, worst, {solver}", max(gaps), "==", 0, 1e-12, ROUNDING)
 
 
-def _sup(x: Tensor) -> float:
-    return float(x.detach().abs().max())
-
-
 def _constant_drift(seed: int, solver: str) -> list[Certificate]:
     """w_1 = 1 + sigma B, the KL is 1/2 sum_S (1 / sigma)^2 (t2 - t1), and d KL / d drift is twice the KL."""
     # one sigma for all coordinates, or one per coordinate
@@ -92,10 +88,10 @@ def _constant_drift(seed: int, solver: str) -> list[Certificate]:
     ends = max((d.path.times[-1] for d in driven), key=lambda end: abs(end - 1))
     h0 = torch.zeros(1, 1, dtype=torch.float64)
     with torch.no_grad():
-        hidden = [_sup(flow(lambda t, h, w: 1 + 0 * h, h0, d.path) - 1) for d in driven]  # noqa: ARG005
-    weights = [_sup(d.path.w[:, -1] - closed_forms.end_of_constant_drift(d)) for d in driven]
+        hidden = [sup(flow(lambda t, h, w: 1 + 0 * h, h0, d.path) - 1) for d in driven]  # noqa: ARG005
+    weights = [sup(d.path.w[:, -1] - closed_forms.end_of_constant_drift(d)) for d in driven]
     energies = [float((1 / d.sigma**2).sum()) * (d.cut.t2 - d.cut.t1) for d in driven]  # int |u|^2 dt
-    kls = [_sup(d.path.kl - energy / 2) for d, energy in zip(driven, energies, strict=True)]
+    kls = [sup(d.path.kl - energy / 2) for d, energy in zip(driven, energies, strict=True)]
     slopes = [abs(closed_forms.slope_of_kl(d) - energy) for d, energy in zip(driven, energies, strict=True)]
     return [
         Certificate(CLAIM, f"last grid point, worst of {len(CUTS)} cuts x {len(GRIDS)} grids, {solver}", ends, "==", 1),
@@ -108,9 +104,9 @@ def _constant_drift(seed: int, solver: str) -> list[Certificate]:
 
 def _mean_reversion(seed: int, solver: str) -> list[Certificate]:
     driven = [closed_forms.mean_reversion(cut, steps, solver, seed) for cut, steps in CASES]
-    ends = [_sup(d.path.w[:, -1] - closed_forms.end_of_mean_reversion(d)) for d in driven]
+    ends = [sup(d.path.w[:, -1] - closed_forms.end_of_mean_reversion(d)) for d in driven]
     gradients = [torch.autograd.grad(d.path.w[:, -1].mean(0).sum(), d.process.w0)[0] for d in driven]
-    slopes = [_sup(gradient - closed_forms.decay(d.path)[0]) for gradient, d in zip(gradients, driven, strict=True)]
+    slopes = [sup(gradient - closed_forms.decay(d.path)[0]) for gradient, d in zip(gradients, driven, strict=True)]
     return [
         _exact(f"|w_1 - closed form| for theta = {THETA:g}, mu = {MU:g}", solver, ends),
         _exact(f"|dw_1/dw_0 - prod (1 - theta dt)| for theta = {THETA:g}", solver, slopes),
