@@ -51,14 +51,12 @@ def as_images(pixels: np.ndarray, labels: np.ndarray, classes: int, where: objec
     low, high = int(labels.min()), int(labels.max())
     if low < 0 or high >= classes:
         raise BadInput(f"expected labels from 0 to {classes - 1} in {where}, got {low} to {high}")
-    copied = np.array(_channels_first(pixels), order="C")  # memory-mapped files are read-only
-    return Images(torch.from_numpy(copied), torch.from_numpy(labels.astype(np.int64)))
-
-
-def _channels_first(pixels: np.ndarray) -> np.ndarray:
     if pixels.ndim == 3:
-        return pixels[:, None]
-    return pixels.transpose(0, 3, 1, 2) if pixels.shape[-1] in (1, 3) else pixels
+        pixels = pixels[:, None]
+    elif pixels.shape[-1] in (1, 3):
+        pixels = pixels.transpose(0, 3, 1, 2)
+    copied = np.array(pixels, order="C")  # memory-mapped files are read-only
+    return Images(torch.from_numpy(copied), torch.from_numpy(labels.astype(np.int64)))
 
 
 def to_unit(pixels: Tensor) -> Tensor:
