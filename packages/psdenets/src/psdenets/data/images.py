@@ -1,7 +1,5 @@
 """Images in memory, uint8 (N, C, H, W), with their labels."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import numpy as np
@@ -21,11 +19,11 @@ class Images(NamedTuple):
     def __len__(self) -> int:
         return len(self.pixels)
 
-    def take(self, indices: Tensor) -> Images:
+    def take(self, indices: Tensor) -> "Images":
         """The images at these indices, in this order."""
         return Images(self.pixels[indices], self.labels[indices])
 
-    def first(self, n: int | None) -> Images:
+    def first(self, n: int | None) -> "Images":
         """The first n images, or all if n is None."""
         return self if n is None else Images(self.pixels[:n], self.labels[:n])
 
