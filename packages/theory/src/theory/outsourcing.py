@@ -6,7 +6,6 @@ F_X(f~(X, eta)) must be uniform in every stratum of X, and for laws on the plane
 without f~ must be no larger than chance allows.
 """
 
-import math
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -133,9 +132,3 @@ def _back_to_noise(law: Law, seed: int) -> list[Certificate]:
         Certificate(CLAIM, f"{law.name}: |f~(X, eta) - Y| for eta = Phi^-1(F_X(Y))", gap, "==", 0, 1e-8, why),
         Certificate(CLAIM, f"{law.name}: KS distance of that eta to N(0, 1)", test.statistic, "<=", test.critical),
     ]
-
-
-def angle_without_phi(x: Tensor, eta: Tensor) -> Tensor:
-    """A wrong generator of the circle, whose angle is eta instead of 2 pi Phi(eta) and so is not uniform."""
-    angle = eta[..., :1].remainder(2 * math.pi)
-    return laws.Circle.radius(x) * torch.cat([torch.cos(angle), torch.sin(angle)], -1)
