@@ -41,9 +41,8 @@ def uniform_given(x: Tensor, u: Tensor, false_alarm: float = FALSE_ALARM) -> Com
     """
     order = x[:, 0].argsort()
     parts = u[order].chunk(STRATA)
-    distances = [
-        float(stats.kstest(part[:, k].numpy(), "uniform").statistic) for part in parts for k in range(u.shape[1])
-    ]
+    columns = [column.numpy() for part in parts for column in part.unbind(1)]
+    distances = [float(stats.kstest(column, "uniform").statistic) for column in columns]
     smallest = min(len(part) for part in parts)
     return Comparison(max(distances), float(stats.kstwo.isf(false_alarm / len(distances), smallest)))
 
