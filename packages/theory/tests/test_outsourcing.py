@@ -57,9 +57,15 @@ def test_energy_distance_accepts_the_generator_of_a_law_on_the_plane(law):
     assert joint_energy(law, 0).passed
 
 
+def angle_without_phi(x, eta):
+    """A wrong generator of the circle, whose angle is eta instead of 2 pi Phi(eta) and so is not uniform."""
+    angle = eta[..., :1].remainder(2 * math.pi)
+    return Circle.radius(x) * torch.cat([torch.cos(angle), torch.sin(angle)], -1)
+
+
 @pytest.mark.parametrize(
     ("law", "wrong"),
-    [(Circle(), outsourcing.angle_without_phi), (Banana(), lambda x, eta: eta + 0 * x)],
+    [(Circle(), angle_without_phi), (Banana(), lambda x, eta: eta + 0 * x)],
     ids=["angle is eta", "no bend"],
 )
 def test_energy_distance_rejects_a_wrong_generator(law, wrong):

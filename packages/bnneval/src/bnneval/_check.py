@@ -61,14 +61,11 @@ def _reject(rows: NDArray[Any], name: str, tolerance: float, first: int = 0) -> 
     ):
         if bad.any():
             i = int(np.argmax(bad))
-            got = f"a sum of {sums[i]:.6g}" if "sum" in what else f"{_worst(rows[i]):.6g}"
+            broken = rows[i][~np.isfinite(rows[i])]
+            worst = broken[0] if broken.size else rows[i].min()
+            got = f"a sum of {sums[i]:.6g}" if "sum" in what else f"{worst:.6g}"
             hint = "" if "finite" in what else "; logits need a softmax first"
             raise ValueError(f"expected {what.format(name)}, got {got} in row {first + i}{hint}")
-
-
-def _worst(row: NDArray[Any]) -> float:
-    broken = row[~np.isfinite(row)]
-    return float(broken[0]) if broken.size else float(row.min())
 
 
 def _distributions(a: NDArray[Any], name: str) -> NDArray[np.float64]:

@@ -86,8 +86,5 @@ def table(metrics: dict[str, Any]) -> str:
     rows = [(key, value) for key, value in metrics.items() if not isinstance(value, dict)]
     rows += [(f"ood {key}", value) for key, value in metrics.get("ood", {}).items()]
     width = max(len(key) for key, _ in rows)
-    return "\n".join(f"{key.replace('_', ' '):<{width}}  {_shown(value):>12}" for key, value in rows)
-
-
-def _shown(value: float) -> str:
-    return str(value) if isinstance(value, int) else f"{value:.6f}"
+    shown = {key: str(value) if isinstance(value, int) else f"{value:.6f}" for key, value in rows}
+    return "\n".join(f"{key.replace('_', ' '):<{width}}  {value:>12}" for key, value in shown.items())

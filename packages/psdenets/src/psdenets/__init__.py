@@ -22,16 +22,10 @@ if TYPE_CHECKING:
     from psdenets.runs.loading import load
 
 _HOMES = {
-    "BadInput": "errors",
-    "Classifier": "models.psde",
-    "Config": "config",
-    "ImageClassifier": "models.base",
-    "ImageSpec": "data.spec",
-    "PRESETS": "presets",
-    "build": "models.registry",
-    "load": "runs.loading",
+    "PRESETS": "presets", "BadInput": "errors", "Classifier": "models.psde", "Config": "config",
+    "ImageClassifier": "models.base", "ImageSpec": "data.spec", "build": "models.registry", "load": "runs.loading",
     "preset": "presets",
-}
+}  # fmt: skip
 __all__ = ["PRESETS", "BadInput", "Classifier", "Config", "ImageClassifier", "ImageSpec", "build", "load", "preset"]
 __version__ = "0.1.0"
 

@@ -11,6 +11,16 @@ COMMANDS = {
     "evaluate": "evaluate a finished run on test, out-of-distribution or corrupted images",
     "predict": "class, probability and entropy of pictures",
 }
+_ROWS = "\n".join(f"  {name:<10} {about}" for name, about in COMMANDS.items())
+_HELP = f"""usage: psdenets COMMAND ...    (or: python -m psdenets.COMMAND ...)
+
+Image classifiers of infinite depth whose weights are partially stochastic.
+
+commands:
+{_ROWS}
+
+psdenets COMMAND --help lists the flags of a command.
+"""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -18,7 +28,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments = sys.argv[1:] if argv is None else list(argv)
     name = arguments[0] if arguments else "--help"
     if name in ("-h", "--help"):
-        sys.stdout.write(_help())
+        sys.stdout.write(_HELP)
         return 0
     if name not in COMMANDS:
         hint = did_you_mean(name, COMMANDS)
@@ -26,15 +36,6 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 2
     status: int = import_module(f"psdenets.{name}").main(arguments[1:])
     return status
-
-
-def _help() -> str:
-    rows = "".join(f"  {name:<10} {about}\n" for name, about in COMMANDS.items())
-    return (
-        "usage: psdenets COMMAND ...    (or: python -m psdenets.COMMAND ...)\n\n"
-        "Image classifiers of infinite depth whose weights are partially stochastic.\n\n"
-        f"commands:\n{rows}\npsdenets COMMAND --help lists the flags of a command.\n"
-    )
 
 
 if __name__ == "__main__":

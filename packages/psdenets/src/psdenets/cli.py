@@ -49,16 +49,6 @@ class Given(NamedTuple):
 def parse(argv: Sequence[str]) -> Given:
     """Parse the command line of `python -m psdenets.train`."""
     known = {**known_options(), **{alias: known_options()[name] for alias, name in ALIASES.items()}}
-    parser = _parser(known)
-    _refuse_unknown(parser, argv)
-    values = vars(parser.parse_args(list(argv)))
-    commands = {name: values.pop(name) for name in values.keys() - known.keys()}
-    flags = {name: _read(known[name], value) for name, value in values.items()}
-    file = commands.pop("config", None)
-    return Given({} if file is None else _file(Path(file), known), flags, commands)
-
-
-def _parser(known: dict[str, Known]) -> OneLineParser:
     parser = OneLineParser(add_help=False, allow_abbrev=False, argument_default=argparse.SUPPRESS)
     parser.add_argument("-h", "--help", nargs="?", const="")
     parser.add_argument("--config")
@@ -66,7 +56,12 @@ def _parser(known: dict[str, Known]) -> OneLineParser:
         parser.add_argument(name, action="store_true")
     for name, option in known.items():
         parser.add_argument(flag(name), action="store_true" if option.kind is bool else "store")
-    return parser
+    _refuse_unknown(parser, argv)
+    values = vars(parser.parse_args(list(argv)))
+    commands = {name: values.pop(name) for name in values.keys() - known.keys()}
+    flags = {name: _read(known[name], value) for name, value in values.items()}
+    file = commands.pop("config", None)
+    return Given({} if file is None else _file(Path(file), known), flags, commands)
 
 
 def _refuse_unknown(parser: argparse.ArgumentParser, argv: Sequence[str]) -> None:

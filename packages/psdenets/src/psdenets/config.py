@@ -6,14 +6,12 @@
 Nothing here imports torch, so `--help` is fast.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import typing
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cache
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 from psdenets.errors import BadInput, did_you_mean
 from psdenets.options.fields import OPEN_UNIT, at_least, check, flag, option
@@ -72,7 +70,7 @@ class Config:
         object.__setattr__(self, "system", system.configured(values, self.dataset))
 
     @classmethod
-    def read(cls, values: Mapping[str, Any], **changes: Any) -> Config:
+    def read(cls, values: Mapping[str, Any], **changes: Any) -> Self:
         """Build the config of a file or a preset, with some options changed.
 
         Options in `values` that belong to other systems are ignored, because files of earlier versions contain all
@@ -86,9 +84,9 @@ class Config:
         taken = {*_own(), *changes, "sources"} | (set() if system is None else system.takes(values))
         return cls(**{name: value for name, value in values.items() if name in taken})
 
-    def replace(self, **changes: Any) -> Config:
+    def replace(self, **changes: Any) -> Self:
         """A copy with some options changed; if the model changes, options that it does not have are dropped."""
-        return Config.read(self.as_dict(), **changes)
+        return self.read(self.as_dict(), **changes)
 
     def as_dict(self) -> dict[str, Any]:
         """The options that the system has, as flat plain values."""

@@ -24,12 +24,6 @@ PRIORS = {"ou": "sdeweights:OrnsteinUhlenbeck", "brownian": "psdenets.models.pri
 LIKELIHOODS = {"categorical": "psdenets.models.likelihoods:Categorical"}
 
 DATASETS = {
-    "digits": "psdenets.data.sets:digits",
-    "mnist": "psdenets.data.sets:mnist",
-    "fashion-mnist": "psdenets.data.sets:fashion_mnist",
-    "kmnist": "psdenets.data.sets:kmnist",
-    "cifar10": "psdenets.data.sets:cifar10",
-    "svhn": "psdenets.data.sets:svhn",
-    "omniglot": "psdenets.data.sets:omniglot",
-    "imagefolder": "psdenets.data.sets:imagefolder",
+    name: f"psdenets.data.sets:{name.replace('-', '_')}"
+    for name in ("digits", "mnist", "fashion-mnist", "kmnist", "cifar10", "svhn", "omniglot", "imagefolder")
 }

@@ -4,8 +4,6 @@ To add a system, add a `System` to `SYSTEMS`. Its options are composed of the gr
 flags are rejected. Nothing here imports torch.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -42,7 +40,7 @@ class System:
         values = {**system.defaults, **system.per_dataset.get(dataset, {}), **flat}
         return SystemOptions(system.options, **filled(system.options, values))
 
-    def _with_member(self, flat: Mapping[str, Any]) -> System:
+    def _with_member(self, flat: Mapping[str, Any]) -> "System":
         """The system itself; an ensemble with the options and defaults of the member given in `flat`."""
         if "ensemble" not in self.options:
             return self

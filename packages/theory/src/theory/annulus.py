@@ -62,10 +62,9 @@ class Annulus:
         inner = self.r1 * torch.rand(n, 1, generator=generator, dtype=torch.float64) ** (1 / d)
         inner[0] = 0
         ring = self.r2 + (self.r3 - self.r2) * torch.rand(n, 1, generator=generator, dtype=torch.float64)
-        scattered = [radius * _at_random(d, n, generator) for radius in (inner, ring)]
-        return Sample(
-            torch.cat([self.r1 * sphere, scattered[0]]), torch.cat([self.r2 * sphere, self.r3 * sphere, scattered[1]])
-        )
+        in_ball, in_ring = (radius * _at_random(d, n, generator) for radius in (inner, ring))
+        rims = (self.r2 * sphere, self.r3 * sphere)
+        return Sample(torch.cat([self.r1 * sphere, in_ball]), torch.cat([*rims, in_ring]))
 
 
 def directions(d: int, n: int, generator: torch.Generator) -> Tensor:

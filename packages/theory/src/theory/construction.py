@@ -75,6 +75,14 @@ class Capped(nn.Module):
         return torch.cat([torch.zeros_like(x), y, torch.zeros_like(eta)], -1)
 
 
+def three_regions(t: Tensor, h: Tensor, noise: Tensor, field: Functional, gamma: Tensor) -> Tensor:
+    """f_h: the noisy weights, (m,), move the last m coordinates in R1, nothing moves in R2, the network acts in R3."""
+    if t < T2:
+        return torch.cat([torch.zeros_like(h[..., : -len(noise)]), noise.expand(len(h), -1)], -1)
+    f: Tensor = torch.zeros_like(h) if t < T3 else field(t, h, gamma)
+    return f
+
+
 @dataclass(frozen=True, eq=False)
 class Construction:
     """A model of the proof. Every choice made in the proof is a field, so tests can also build a wrong model."""
@@ -128,12 +136,7 @@ class Construction:
 
     def f_h(self, t: Tensor, h: Tensor, w: Tensor) -> Tensor:
         """The hidden drift of the three regions."""
-        if t < T2:
-            return torch.cat([torch.zeros_like(h[..., : -self.law.m]), w[: self.law.m].expand(len(h), -1)], -1)
-        if t < T3:
-            return torch.zeros_like(h)
-        f: Tensor = self._field[1](t, h, w[: self.dimensions.m_gamma])
-        return f
+        return three_regions(t, h, w[: self.law.m], self._field[1], w[: self.dimensions.m_gamma])
 
     def f_q(self, t: Tensor, w: Tensor) -> Tensor:
         """The drift of the weights in the three regions."""

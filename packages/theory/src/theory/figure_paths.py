@@ -44,9 +44,8 @@ def figure_2(separated: bool, samples: int, generator: torch.Generator, steps: i
     leaky: Field = lambda t, w: torch.stack([-w[..., 0], t + w[..., 1] + w[..., 0]], -1)  # noqa: E731
     drift = SplitDrift(lambda t, w: -w, lambda t, w: t + w, [0], 2) if separated else leaky  # noqa: ARG005
     prior = Prior(lambda t, w: 0 * w, 1.0)  # noqa: ARG005
-    process = WeightProcess(
-        torch.zeros(2, dtype=torch.float64), drift, prior, Cut.horizontal([0]), allow_leak=not separated
-    )
+    zero = torch.zeros(2, dtype=torch.float64)
+    process = WeightProcess(zero, drift, prior, Cut.horizontal([0]), allow_leak=not separated)
     with torch.no_grad():
         return process.sample(steps, samples, generator=generator, solver="sra1", ode_solver="rk4")
 

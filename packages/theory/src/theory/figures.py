@@ -20,12 +20,9 @@ BLUE, ORANGE, GREEN, RED, GREY = "#0072B2", "#E69F00", "#009E73", "#D55E00", "#9
 PALETTE = (BLUE, ORANGE, GREEN, RED, "#CC79A7", "#56B4E9")
 PATHS = 6
 STYLE: Any = {
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "axes.titlesize": 11,
-    "font.size": 10,
+    "axes.spines.top": False, "axes.spines.right": False, "axes.titlesize": 11, "font.size": 10,
     "figure.constrained_layout.use": True,
-}
+}  # fmt: skip
 
 
 def draw_all(folder: Path, seed: int = 0) -> list[Path]:

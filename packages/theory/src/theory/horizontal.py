@@ -11,14 +11,15 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from sdeweights import Brownian, Cut, SplitDrift, WeightProcess, flatten, flow
+from sdeweights import Brownian, Cut, HiddenDrift, SplitDrift, WeightProcess, flatten
 from theory import theorem_a1
 from theory.certificate import Certificate
-from theory.construction import Capped, sigma_for
+from theory.construction import Capped, sigma_for, three_regions
 from theory.laws import Bimodal, SmoothLaw
 from theory.networks import Family
+from theory.simulation import outputs
 from theory.statistics import at_least
-from theory.steering import T2, T3
+from theory.steering import T3
 
 CLAIM = "Horizontal cut (open)"
 STEPS, SAMPLES, EPSILON = 16, 1500, 0.1
@@ -38,22 +39,14 @@ def sample(law: SmoothLaw, epsilon: float, x: Tensor, samples: int, generator: t
     net = theorem_a1.approximation(law, Family.WIDE, epsilon).ignoring(law.m - 1)
     gamma, field = flatten(Capped(net.module(theorem_a1.noise_radius(law, epsilon)), law.d_y, 1 / (1 - T3)))
     m, d = law.m, law.m + len(gamma)
-
-    def f_h(t: Tensor, h: Tensor, w: Tensor) -> Tensor:
-        if t < T2:
-            return torch.cat([torch.zeros_like(h[..., :-m]), w[:m].expand(len(h), -1)], -1)
-        return torch.zeros_like(h) if t < T3 else field(t, h, w[m:])
-
+    f_h: HiddenDrift = lambda t, h, w: three_regions(t, h, w[:m], field, w[m:])  # noqa: E731
     still = lambda t, w: torch.zeros_like(w)  # noqa: E731, ARG005
     w0, drift = torch.cat([gamma.new_zeros(m), gamma]), SplitDrift(still, still, list(range(m)), d)
     process = WeightProcess(w0, drift, Brownian(sigma_for(STEPS // 2)), Cut.horizontal(range(m)))
     with torch.no_grad():
         path = process.sample(STEPS, samples, generator=generator)
-        h1 = flow(f_h, torch.cat([x, x.new_zeros(len(x), law.d_y + m)], 1), path, vectorize=True)
-    y, eta = h1[..., 1 : 1 + law.d_y], h1[:, 0, 1 + law.d_y :]
-    wanted = law.generator(x.expand(samples, -1, -1), eta[:, None].expand(-1, len(x), -1))
-    spread = float((path.w[..., m:] - gamma).abs().max())
-    return Evidence(eta, y, (y - wanted).norm(dim=-1).amax(1), spread)
+        eta, y, error = outputs(f_h, law, x, path)
+    return Evidence(eta, y, error, float((path.w[..., m:] - gamma).abs().max()))
 
 
 def certify(seed: int = 0) -> list[Certificate]:

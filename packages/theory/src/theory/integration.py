@@ -9,7 +9,8 @@ KL, and the two mistakes hide each other. We therefore measure the final time, t
 
 import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -20,19 +21,14 @@ from theory import closed_forms, figure_paths
 from theory.certificate import Certificate
 from theory.closed_forms import MU, SIGMA, SIGMAS, THETA, D
 from theory.equations import SOLVERS, affine_process, random_process, sample
-from theory.statistics import STANDARD_ERRORS, mean_and_variance
+from theory.statistics import STANDARD_ERRORS, mean_and_variance, sup
 
 CLAIM = "Integration"
 PATHS = 20_000
 CUTS = (
-    Cut.full(),
-    Cut.none(),
-    Cut.ode_first(0.1),
-    Cut.sde_first(0.7),
-    Cut.vertical(0.3, 0.6),
-    Cut.horizontal([1, 2]),
+    Cut.full(), Cut.none(), Cut.ode_first(0.1), Cut.sde_first(0.7), Cut.vertical(0.3, 0.6), Cut.horizontal([1, 2]),
     Cut.both(0.3, 0.6, [0, 3]),
-)
+)  # fmt: skip
 GRIDS = (3, 29, 30, 60)
 CASES = tuple(itertools.product(CUTS, GRIDS))
 ROUNDING = "rounding of 60 steps"
@@ -61,7 +57,7 @@ def certify(seed: int = 0, solvers: Sequence[str] = SOLVERS) -> list[Certificate
     """Check the final time, KL, noise and gradients of each solver, then the two figures."""
     return [
         *[certificate for solver in solvers for certificate in _of_solver(seed, solver)],
-        _integrated_together(seed),
+        _noise_on_D("joint drift that does not mix, euler", uncoupled_but_undeclared, seed),
         *figure_paths.certify(seed, PATHS, solvers),
     ]
 
@@ -71,16 +67,12 @@ def _of_solver(seed: int, solver: str) -> list[Certificate]:
         *_constant_drift(seed, solver),
         *_mean_reversion(seed, solver),
         *_theta_3_against_theta_1(seed, solver),
-        _noise_on_D(seed, solver),
+        _noise_on_D(f"split drift, {solver}", partial(coupled_on_D, solver=solver), seed),
     ]
 
 
 def _exact(statement: str, solver: str, gaps: Sequence[float]) -> Certificate:
     return Certificate(CLAIM, f"{statement}, worst, {solver}", max(gaps), "==", 0, 1e-12, ROUNDING)
-
-
-def _sup(x: Tensor) -> float:
-    return float(x.detach().abs().max())
 
 
 def _constant_drift(seed: int, solver: str) -> list[Certificate]:
@@ -92,10 +84,10 @@ def _constant_drift(seed: int, solver: str) -> list[Certificate]:
     ends = max((d.path.times[-1] for d in driven), key=lambda end: abs(end - 1))
     h0 = torch.zeros(1, 1, dtype=torch.float64)
     with torch.no_grad():
-        hidden = [_sup(flow(lambda t, h, w: 1 + 0 * h, h0, d.path) - 1) for d in driven]  # noqa: ARG005
-    weights = [_sup(d.path.w[:, -1] - closed_forms.end_of_constant_drift(d)) for d in driven]
+        hidden = [sup(flow(lambda t, h, w: 1 + 0 * h, h0, d.path) - 1) for d in driven]  # noqa: ARG005
+    weights = [sup(d.path.w[:, -1] - closed_forms.end_of_constant_drift(d)) for d in driven]
     energies = [float((1 / d.sigma**2).sum()) * (d.cut.t2 - d.cut.t1) for d in driven]  # int |u|^2 dt
-    kls = [_sup(d.path.kl - energy / 2) for d, energy in zip(driven, energies, strict=True)]
+    kls = [sup(d.path.kl - energy / 2) for d, energy in zip(driven, energies, strict=True)]
     slopes = [abs(closed_forms.slope_of_kl(d) - energy) for d, energy in zip(driven, energies, strict=True)]
     return [
         Certificate(CLAIM, f"last grid point, worst of {len(CUTS)} cuts x {len(GRIDS)} grids, {solver}", ends, "==", 1),
@@ -108,9 +100,9 @@ def _constant_drift(seed: int, solver: str) -> list[Certificate]:
 
 def _mean_reversion(seed: int, solver: str) -> list[Certificate]:
     driven = [closed_forms.mean_reversion(cut, steps, solver, seed) for cut, steps in CASES]
-    ends = [_sup(d.path.w[:, -1] - closed_forms.end_of_mean_reversion(d)) for d in driven]
+    ends = [sup(d.path.w[:, -1] - closed_forms.end_of_mean_reversion(d)) for d in driven]
     gradients = [torch.autograd.grad(d.path.w[:, -1].mean(0).sum(), d.process.w0)[0] for d in driven]
-    slopes = [_sup(gradient - closed_forms.decay(d.path)[0]) for gradient, d in zip(gradients, driven, strict=True)]
+    slopes = [sup(gradient - closed_forms.decay(d.path)[0]) for gradient, d in zip(gradients, driven, strict=True)]
     return [
         _exact(f"|w_1 - closed form| for theta = {THETA:g}, mu = {MU:g}", solver, ends),
         _exact(f"|dw_1/dw_0 - prod (1 - theta dt)| for theta = {THETA:g}", solver, slopes),
@@ -133,11 +125,6 @@ def _theta_3_against_theta_1(seed: int, solver: str) -> list[Certificate]:
     ]
 
 
-def _noise_on_D(seed: int, solver: str) -> Certificate:
-    apart = max(spread_on_D(coupled_on_D(cut, seed, solver), cut) for cut in CUTS if cut.splits(D))
-    return Certificate(CLAIM, f"spread of w_D over samples, split drift, {solver}", apart, "==", 0)
-
-
-def _integrated_together(seed: int) -> Certificate:
-    together = max(spread_on_D(uncoupled_but_undeclared(cut, seed), cut) for cut in CUTS if cut.splits(D))
-    return Certificate(CLAIM, "spread of w_D over samples, joint drift that does not mix, euler", together, "==", 0)
+def _noise_on_D(drift: str, path: Callable[[Cut, int], WeightPath], seed: int) -> Certificate:
+    spread = max(spread_on_D(path(cut, seed), cut) for cut in CUTS if cut.splits(D))
+    return Certificate(CLAIM, f"spread of w_D over samples, {drift}", spread, "==", 0)

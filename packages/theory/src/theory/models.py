@@ -12,13 +12,9 @@ from theory.equations import random_process
 from theory.fields import LipschitzNet, step_condition
 
 CUTS = (
-    Cut.full(),
-    Cut.vertical(0.3, 0.6),
-    Cut.sde_first(0.5, at_t2="fixed"),
-    Cut.ode_first(0.25),
-    Cut.horizontal(0.5),
+    Cut.full(), Cut.vertical(0.3, 0.6), Cut.sde_first(0.5, at_t2="fixed"), Cut.ode_first(0.25), Cut.horizontal(0.5),
     Cut.both(0.25, 0.75, 0.5, at_t2="learned"),
-)
+)  # fmt: skip
 
 
 class Model(NamedTuple):

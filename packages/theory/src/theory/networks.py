@@ -7,13 +7,11 @@ The deep network passes z and the partial sum from layer to layer, both shifted 
 unchanged, and each layer adds one unit. On |z_i| <= reach it equals the shallow network.
 """
 
-from __future__ import annotations
-
 import itertools
 import math
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from typing import final
+from typing import Self, final
 
 import torch
 from torch import Tensor, nn
@@ -68,11 +66,11 @@ class Shallow:
         near = ((z @ self.A.T + self.b).abs() <= A * radius).to(z)
         return torch.mv(near.flatten(0, -2), V * A).view(z.shape[:-1]) * radius
 
-    def ignoring(self, extra: int) -> Shallow:
+    def ignoring(self, extra: int) -> Self:
         """The same function of z, with `extra` more inputs that it ignores."""
         return replace(self, A=torch.cat([self.A, self.A.new_zeros(len(self.A), extra)], 1))
 
-    def absorbing(self, V: Tensor, u: Tensor) -> Shallow:
+    def absorbing(self, V: Tensor, u: Tensor) -> Self:
         """z -> F(V^{-1}(z - u)): a network whose first layer undoes the affine map V eta + u of its Gaussian inputs."""
         A = torch.linalg.solve(V.T, self.A.T).T
         return replace(self, A=A, b=self.b - A @ u)

@@ -21,6 +21,7 @@ from sdeweights import Brownian, Cut, WeightPath, WeightProcess, flow
 from sdeweights.functional import HiddenDrift
 from theory.certificate import Certificate
 from theory.maps import Map
+from theory.statistics import sup
 
 LEMMA_3, LEMMA_4 = "Lemma 3", "Lemma 4"
 
@@ -105,13 +106,13 @@ def carried(field: HiddenDrift, x: Tensor, extra: int, steps: int = 4, method: s
 def lemma3_error(h: Homeomorphism, x: Tensor, steps: int = 4, method: str = "euler") -> float:
     """sup |phi_1([x, 0]) - [h(x), 0]| over the rows of x, (n, p)."""
     wanted = torch.cat([h.forward(x), torch.zeros_like(x)], -1)
-    return float((carried(shears(h), x, h.p, steps, method) - wanted).abs().max())
+    return sup(carried(shears(h), x, h.p, steps, method) - wanted)
 
 
 def orientation_gap(field: HiddenDrift, steps: int = 64) -> float:
     """sup over [-1, 1] of |psi_1(x) + x|, the distance of a flow from h(x) = -x: at least 1, as psi is increasing."""
     x = torch.linspace(-1, 1, 201, dtype=torch.float64)[:, None]
-    return float((carried(field, x, 0, steps, "rk4") + x).abs().max())
+    return sup(carried(field, x, 0, steps, "rk4") + x)
 
 
 def certify(seed: int = 0) -> list[Certificate]:
@@ -150,7 +151,7 @@ def _line() -> list[Certificate]:
 def _turn(generator: torch.Generator) -> list[Certificate]:
     x = torch.randn(100, 2, generator=generator, dtype=torch.float64)
     turned = carried(half_turn, x, 2, 64, "rk4")
-    error = float((turned - torch.cat([-x, torch.zeros_like(x)], -1)).abs().max())
+    error = sup(turned - torch.cat([-x, torch.zeros_like(x)], -1))
     gap = orientation_gap(lambda t, h, w: -20 * h)  # noqa: ARG005 - contracts to 0, the best that a flow on the line can do
     why = "Runge-Kutta with 64 steps: dt^4 pi^5 / 120 |x|"
     return [
@@ -171,10 +172,6 @@ def _networks(generator: torch.Generator) -> list[Certificate]:
     late = carried(capped(F, 3, start=0.75), x, 2, steps=16)[:, 3:]
     why = "rounding of 4 additions"
     return [
-        Certificate(LEMMA_4, "one Euler step over [0, 1]: |cap - F|", _sup(one - wanted), "==", 0, 1e-14, why),
-        Certificate(LEMMA_4, "on [3/4, 1] with the factor 4: |cap - F|", _sup(late - wanted), "==", 0, 1e-12, why),
+        Certificate(LEMMA_4, "one Euler step over [0, 1]: |cap - F|", sup(one - wanted), "==", 0, 1e-14, why),
+        Certificate(LEMMA_4, "on [3/4, 1] with the factor 4: |cap - F|", sup(late - wanted), "==", 0, 1e-12, why),
     ]
-
-
-def _sup(x: Tensor) -> float:
-    return float(x.abs().max())

@@ -6,7 +6,6 @@ F_X(f~(X, eta)) must be uniform in every stratum of X, and for laws on the plane
 without f~ must be no larger than chance allows.
 """
 
-import math
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -42,9 +41,8 @@ def uniform_given(x: Tensor, u: Tensor, false_alarm: float = FALSE_ALARM) -> Com
     """
     order = x[:, 0].argsort()
     parts = u[order].chunk(STRATA)
-    distances = [
-        float(stats.kstest(part[:, k].numpy(), "uniform").statistic) for part in parts for k in range(u.shape[1])
-    ]
+    columns = [column.numpy() for part in parts for column in part.unbind(1)]
+    distances = [float(stats.kstest(column, "uniform").statistic) for column in columns]
     smallest = min(len(part) for part in parts)
     return Comparison(max(distances), float(stats.kstwo.isf(false_alarm / len(distances), smallest)))
 
@@ -133,9 +131,3 @@ def _back_to_noise(law: Law, seed: int) -> list[Certificate]:
         Certificate(CLAIM, f"{law.name}: |f~(X, eta) - Y| for eta = Phi^-1(F_X(Y))", gap, "==", 0, 1e-8, why),
         Certificate(CLAIM, f"{law.name}: KS distance of that eta to N(0, 1)", test.statistic, "<=", test.critical),
     ]
-
-
-def angle_without_phi(x: Tensor, eta: Tensor) -> Tensor:
-    """A wrong generator of the circle, whose angle is eta instead of 2 pi Phi(eta) and so is not uniform."""
-    angle = eta[..., :1].remainder(2 * math.pi)
-    return laws.Circle.radius(x) * torch.cat([torch.cos(angle), torch.sin(angle)], -1)

@@ -100,22 +100,20 @@ def as_json(outcomes: Sequence[Outcome], seed: int) -> str:
         "holds": status(outcomes) == 0,
         "seed": seed,
         "versions": {**versions, "python": platform.python_version()},
-        "claims": [_as_data(outcome) for outcome in outcomes],
+        "claims": [
+            {
+                "name": outcome.name,
+                "holds": outcome.holds,
+                "seconds": round(outcome.seconds, 3),
+                "error": outcome.error,
+                "certificates": [_as_data(certificate) for certificate in outcome.certificates],
+            }
+            for outcome in outcomes
+        ],
     }
     return json.dumps(data, indent=2)
 
 
-def _as_data(outcome: Outcome) -> dict[str, Any]:
-    rows = outcome.certificates
-    certificates = [{**asdict(c), "measured": _finite(c.measured), "holds": c.holds} for c in rows]
-    return {
-        "name": outcome.name,
-        "holds": outcome.holds,
-        "seconds": round(outcome.seconds, 3),
-        "error": outcome.error,
-        "certificates": certificates,
-    }
-
-
-def _finite(x: float) -> float | str:
-    return float(x) if math.isfinite(x) else str(x)
+def _as_data(c: Certificate) -> dict[str, Any]:
+    measured = float(c.measured) if math.isfinite(c.measured) else str(c.measured)
+    return {**asdict(c), "measured": measured, "holds": c.holds}

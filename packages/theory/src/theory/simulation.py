@@ -5,8 +5,9 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from sdeweights import WeightProcess, flow
+from sdeweights import HiddenDrift, WeightPath, WeightProcess, flow
 from theory.construction import Construction
+from theory.laws import SmoothLaw
 from theory.steering import T2, T3
 
 
@@ -33,14 +34,19 @@ def run(model: Construction, x: Tensor, samples: int, generator: torch.Generator
 def _run_batch(
     model: Construction, process: WeightProcess, x: Tensor, samples: int, generator: torch.Generator
 ) -> Outcome:
-    d, law = model.dimensions, model.law
+    d = model.dimensions
     path = process.sample(model.steps, samples, generator=generator, ode_solver="midpoint")
-    h0 = torch.cat([x, x.new_zeros(len(x), d.r + d.m)], 1)
-    h1 = flow(model.f_h, h0, path, method="euler", vectorize=True)
-    y, eta = h1[..., d.d_x : d.d_x + d.r], h1[:, 0, d.d_x + d.r :]
-    wanted = law.generator(x.expand(samples, -1, -1), eta[:, None].expand(-1, len(x), -1))
+    eta, y, error = outputs(model.f_h, model.law, x, path)
     inside = eta.norm(dim=-1) <= model.reach
     if not model.cut.resets:
         inside &= path.at(T2)[:, : d.m_gamma].norm(dim=-1) <= model.Lambda
     distance = (path.at(T3)[:, : d.m_gamma] - model.gamma).norm(dim=-1)
-    return Outcome(eta, y, (y - wanted).norm(dim=-1).amax(1), inside, distance, path.kl)
+    return Outcome(eta, y, error, inside, distance, path.kl)
+
+
+def outputs(f_h: HiddenDrift, law: SmoothLaw, x: Tensor, path: WeightPath) -> tuple[Tensor, Tensor, Tensor]:
+    """eta, (samples, m), the outputs, (samples, n, d_y), and their largest error over x, (samples,), along a path."""
+    h1 = flow(f_h, torch.cat([x, x.new_zeros(len(x), law.d_y + law.m)], 1), path, vectorize=True)
+    y, eta = h1[..., 1 : 1 + law.d_y], h1[:, 0, 1 + law.d_y :]
+    wanted = law.generator(x.expand(path.samples, -1, -1), eta[:, None].expand(-1, len(x), -1))
+    return eta, y, (y - wanted).norm(dim=-1).amax(1)

@@ -13,6 +13,11 @@ STANDARD_ERRORS = 4.5  # a normal error is larger with probability 7e-6
 FALSE_ALARM = 1e-4  # probability that a true statement is rejected, for tests that are not about normal errors
 
 
+def sup(x: Tensor) -> float:
+    """The largest |x_i|."""
+    return float(x.detach().abs().max())
+
+
 def at_least(successes: int, trials: int, false_alarm: float = FALSE_ALARM) -> float:
     """Clopper-Pearson lower bound on a probability: 0.9194 for 950 of 1000 and a false-alarm rate of 1e-4."""
     return float(stats.beta.ppf(false_alarm, successes, trials - successes + 1)) if successes else 0.0

@@ -17,7 +17,7 @@ import torch
 from scipy import stats
 from torch import Tensor
 
-from sdeweights import Brownian, Cut, Prior, WeightProcess, flow
+from sdeweights import Brownian, Cut, WeightProcess, flow
 from theory import horizontal
 from theory.certificate import Certificate
 from theory.construction import Case, Construction, construct, sigma_for, variance_share
@@ -186,9 +186,3 @@ def _law(seed: int) -> list[Certificate]:
         worst = max(levy(result.y[:, k, 0], law, float(grid()[k])) for k in places)
         rows.append(Certificate(CLAIM, f"{law.name}: Levy distance of the output's law, continued", worst, "<=", 0.1))
     return rows
-
-
-def singular_prior(dimensions: Dimensions, sigma: float) -> Prior:
-    """The paper's Sigma as a diffusion of all weights: it is zero on the last m2, so the KL is undefined."""
-    noisy = torch.arange(dimensions.d_w) < dimensions.m1
-    return Prior(lambda t, w: 0 * w, sigma * noisy.double())  # noqa: ARG005

@@ -78,9 +78,8 @@ def approximation(law: SmoothLaw, family: Family, epsilon: float) -> Shallow:
     The theorem only claims that such a network exists, so it does not matter how we find it; the fit's seed is fixed.
     """
     end = noise_radius(law, epsilon)
-    z = torch.cartesian_prod(
-        torch.linspace(-1, 1, 33, dtype=torch.float64), torch.linspace(-end, end, 45, dtype=torch.float64)
-    )
+    x, eta = (torch.linspace(-r, r, n, dtype=torch.float64) for r, n in ((1, 33), (end, 45)))
+    z = torch.cartesian_prod(x, eta)
     y = law.generator(z[:, :1], _padded(z[:, 1:], law))
     return fitting.fit(family, z, y, UNITS[family], torch.Generator().manual_seed(0))
 
@@ -97,9 +96,8 @@ def certify(seed: int = 0) -> list[Certificate]:  # noqa: ARG001 - nothing is dr
     Deep networks are only checked for the smaller eps, which is the stronger statement because its lambda is larger.
     """
     models = [(Family.WIDE, epsilon) for epsilon in EPSILONS] + [(Family.DEEP, min(EPSILONS))]
-    return [
-        _certificate(law, family, epsilon) for law in (Deterministic(), *APPROXIMATED) for family, epsilon in models
-    ]
+    laws = (Deterministic(), *APPROXIMATED)
+    return [_certificate(law, family, epsilon) for law in laws for family, epsilon in models]
 
 
 def _certificate(law: SmoothLaw, family: Family, epsilon: float) -> Certificate:

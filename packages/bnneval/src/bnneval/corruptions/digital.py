@@ -38,16 +38,13 @@ def elastic_transform(image: Image, rng: np.random.Generator, alpha: float, sigm
     points = np.array([centre + arm, [centre[0] + arm, centre[1] - arm], centre - arm], dtype=np.float32)
     moved = points + rng.uniform(-affine * side, affine * side, size=points.shape).astype(np.float32)
     x = _affine(x, _through(points, moved))
-    across, down = (_drift(rng.uniform(-1, 1, size=(h, w)), sigma * side) * (alpha * side) for _ in range(2))
+    noise = (rng.uniform(-1, 1, size=(h, w)) for _ in range(2))
+    smooth = (ndimage.gaussian_filter(one, sigma * side, mode="reflect", truncate=3.0) for one in noise)
+    across, down = (one * (alpha * side) for one in smooth)
     row, column = np.mgrid[:h, :w]
     at = np.stack([row + down.astype(np.float32), column + across.astype(np.float32)])
     warped = [ndimage.map_coordinates(x[..., c], at, order=1, mode="reflect") for c in range(x.shape[-1])]
     return quantise(np.stack(warped, axis=-1))
-
-
-def _drift(noise: NDArray[np.float64], sigma: float) -> NDArray[np.float64]:
-    smoothed: NDArray[np.float64] = ndimage.gaussian_filter(noise, sigma, mode="reflect", truncate=3.0)
-    return smoothed
 
 
 def _through(points: NDArray[np.float32], moved: NDArray[np.float32]) -> NDArray[np.float64]:

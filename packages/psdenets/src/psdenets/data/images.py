@@ -1,7 +1,5 @@
 """Images in memory, uint8 (N, C, H, W), with their labels."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import numpy as np
@@ -21,11 +19,11 @@ class Images(NamedTuple):
     def __len__(self) -> int:
         return len(self.pixels)
 
-    def take(self, indices: Tensor) -> Images:
+    def take(self, indices: Tensor) -> "Images":
         """The images at these indices, in this order."""
         return Images(self.pixels[indices], self.labels[indices])
 
-    def first(self, n: int | None) -> Images:
+    def first(self, n: int | None) -> "Images":
         """The first n images, or all if n is None."""
         return self if n is None else Images(self.pixels[:n], self.labels[:n])
 
@@ -51,14 +49,12 @@ def as_images(pixels: np.ndarray, labels: np.ndarray, classes: int, where: objec
     low, high = int(labels.min()), int(labels.max())
     if low < 0 or high >= classes:
         raise BadInput(f"expected labels from 0 to {classes - 1} in {where}, got {low} to {high}")
-    copied = np.array(_channels_first(pixels), order="C")  # memory-mapped files are read-only
-    return Images(torch.from_numpy(copied), torch.from_numpy(labels.astype(np.int64)))
-
-
-def _channels_first(pixels: np.ndarray) -> np.ndarray:
     if pixels.ndim == 3:
-        return pixels[:, None]
-    return pixels.transpose(0, 3, 1, 2) if pixels.shape[-1] in (1, 3) else pixels
+        pixels = pixels[:, None]
+    elif pixels.shape[-1] in (1, 3):
+        pixels = pixels.transpose(0, 3, 1, 2)
+    copied = np.array(pixels, order="C")  # memory-mapped files are read-only
+    return Images(torch.from_numpy(copied), torch.from_numpy(labels.astype(np.int64)))
 
 
 def to_unit(pixels: Tensor) -> Tensor:

@@ -145,19 +145,16 @@ def digits(root: Path) -> Pool:  # noqa: ARG001 - scikit-learn includes them
 
 
 def _idx_set(name: str, root: Path) -> Pool:
-    train, test = (_idx_pair(root / _FILES[name], prefix) for prefix in ("train", "t10k"))
+    raw = root / _FILES[name]
+    arrays = []
+    for file in ("train-images-idx3", "train-labels-idx1", "t10k-images-idx3", "t10k-labels-idx1"):
+        plain, gzipped = raw / f"{file}-ubyte", raw / f"{file}-ubyte.gz"
+        arrays.append(read_idx(gzipped if gzipped.is_file() and not plain.is_file() else plain))
+    train, test = as_images(arrays[0], arrays[1], 10, raw), as_images(arrays[2], arrays[3], 10, raw)
     return Pool(train, test, SPECS[name])
 
 
 mnist, fashion_mnist, kmnist = (partial(_idx_set, name) for name in ("mnist", "fashion-mnist", "kmnist"))
-
-
-def _idx_pair(raw: Path, prefix: str) -> Images:
-    arrays = []
-    for kind in ("images-idx3", "labels-idx1"):
-        plain, gzipped = raw / f"{prefix}-{kind}-ubyte", raw / f"{prefix}-{kind}-ubyte.gz"
-        arrays.append(read_idx(gzipped if gzipped.is_file() and not plain.is_file() else plain))
-    return as_images(arrays[0], arrays[1], 10, raw)
 
 
 def cifar10(root: Path) -> Pool:

@@ -8,6 +8,8 @@ need its downloads, so on exactly that error we declare the missing schemas and 
 import sys
 from types import ModuleType
 
+import torch
+
 _SCHEMAS = (
     "nms(Tensor dets, Tensor scores, float iou_threshold) -> Tensor",
     "qnms(Tensor dets, Tensor scores, float iou_threshold) -> Tensor",
@@ -24,18 +26,12 @@ def import_torchvision() -> ModuleType:
             raise
         for name in [name for name in sys.modules if name.partition(".")[0] == "torchvision"]:
             del sys.modules[name]
-        _declare_schemas()
+        library = torch.library.Library("torchvision", "FRAGMENT")  # type: ignore[no-untyped-call]
+        for schema in _SCHEMAS:
+            library.define(schema)  # type: ignore[no-untyped-call]
+        _declared.append(library)
         import torchvision
     import torchvision.datasets
 
     module: ModuleType = torchvision
     return module
-
-
-def _declare_schemas() -> None:
-    import torch
-
-    library = torch.library.Library("torchvision", "FRAGMENT")  # type: ignore[no-untyped-call]
-    for schema in _SCHEMAS:
-        library.define(schema)  # type: ignore[no-untyped-call]
-    _declared.append(library)

@@ -57,26 +57,20 @@ class MeanField(ImageClassifier):
 
     def draw(self, samples: int = 1, generator: torch.Generator | None = None) -> MeanFieldWeights:
         local = self.training and self.options.noise == "local"
+        names = [name for name in self.names if not (local and name.rpartition(".")[0] in self.linear)]
+        means = dict(self.net.named_parameters())
         values, noises = [], []
         for _ in range(samples):  # one at a time, so sample i depends only on the generator and on i
             at = "cpu" if generator is None else generator.device
             seed = int(torch.randint(2**62, (), generator=generator, device=at))
             g = torch.Generator(self.mean.device).manual_seed(seed)
-            values.append(self._sampled(g, skip=self.linear if local else []))
+            values.append({n: means[n] + self.log_std[_key(n)].exp() * normal_like(means[n], g) for n in names})
             noises.append(g if local else None)
         return MeanFieldWeights(tuple(values), tuple(noises), self.kl().expand(samples))
 
     def mean_weights(self) -> MeanFieldWeights:
         """The means, which are the parameters of the network."""
         return MeanFieldWeights(({},), (None,), self.kl()[None])
-
-    def _sampled(self, g: torch.Generator, skip: list[str]) -> dict[str, Tensor]:
-        means = dict(self.net.named_parameters())
-        return {
-            name: means[name] + self.log_std[_key(name)].exp() * normal_like(means[name], g)
-            for name in self.names
-            if name.rpartition(".")[0] not in skip
-        }
 
     def logits(self, x: Tensor, weights: MeanFieldWeights) -> Tensor:
         h = self.normalised(x)

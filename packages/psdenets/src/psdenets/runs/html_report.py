@@ -59,12 +59,7 @@ code { background: #f4f5f7; padding: .1rem .3rem; border-radius: .25rem }
 
 
 def write_report(
-    run: RunDir,
-    config: Config,
-    metrics: dict[str, Any],
-    predictions: Predictions,
-    images: Images,
-    classes: Sequence[str],
+    run: RunDir, config: Config, metrics: dict[str, Any], predictions: Predictions, test: Images, classes: Sequence[str]
 ) -> None:
     """Write report.html. The plots it embeds must already exist."""
     title = f"{config.dataset}, {config.title}"
@@ -81,8 +76,8 @@ Right: entropy of the predictions, from 0 (certain) to {np.log(len(classes)):.2f
 <div class="plots">{_plot(run, "reliability", 400)}{_plot(run, "entropy", 400)}</div>
 {_noise(config, metrics)}
 {_section(run, "widths", "What the posterior learned about the width of the weights", _ABOUT_WIDTHS)}
-<h2>Least certain test images</h2>{_gallery(predictions, images, classes, certain=False)}
-<h2>Most certain test images</h2>{_gallery(predictions, images, classes, certain=True)}
+<h2>Least certain test images</h2>{_gallery(predictions, test, classes, certain=False)}
+<h2>Most certain test images</h2>{_gallery(predictions, test, classes, certain=True)}
 {_section(run, "weights", "Weights over depth", _ABOUT_PATHS)}
 <h2>Configuration</h2>
 <div class="columns">{_table(config.as_dict())}</div>

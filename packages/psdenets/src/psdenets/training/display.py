@@ -28,9 +28,6 @@ class Display(AbstractContextManager["Display"], ABC):
         return self
 
     def __exit__(self, *exception: object) -> None:
-        self.close()
-
-    def close(self) -> None:
         """Restore the terminal."""
 
     @abstractmethod
@@ -106,13 +103,8 @@ class Live(Display):
         from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
         self.console = Console(file=stream)
-        self.bars = Progress(
-            TextColumn("{task.description:>7}"),
-            BarColumn(),
-            MofNCompleteColumn(),
-            TimeElapsedColumn(),
-            console=self.console,
-        )
+        columns = (TextColumn("{task.description:>7}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+        self.bars = Progress(*columns, console=self.console)
         self.epochs = self.bars.add_task("epochs", total=None)
         self.batches = self.bars.add_task("batches", total=None)
         self.numbers = ""
@@ -120,7 +112,7 @@ class Live(Display):
         self.live = RichLive(console=self.console, get_renderable=self._render, refresh_per_second=8)
         self.live.start()
 
-    def close(self) -> None:
+    def __exit__(self, *exception: object) -> None:
         self.live.stop()
 
     def say(self, text: str) -> None:

@@ -45,12 +45,12 @@ def fit(config: Config, run: RunDir) -> int:
     cost = estimate(model, x[:_TIMED], labels[:_TIMED], len(x))
     diagnostics.refusal(config.dataset, cost)
     begin(run, config, splits)
+    full_size = diagnostics.full_size_cost(_seconds_of_a_resnet())
     sys.stdout.write(
         f"{config.dataset}: {len(x)} training, {len(splits.val)} validation, {len(splits.test)} test images of "
         f"{splits.spec.size}\n"
         f"hmc over {model.network.size:,} weights: {cost}; run directory {run.path}\n"
-        "a full-size one, as Izmailov et al. (2021) ran it on CIFAR-10: "
-        f"{diagnostics.full_size_cost(_seconds_of_a_resnet())}\n"
+        f"a full-size one, as Izmailov et al. (2021) ran it on CIFAR-10: {full_size}\n"
     )
     with stoppable() as asked:
         try:
@@ -78,9 +78,8 @@ def fit(config: Config, run: RunDir) -> int:
 def estimate(model: HMC, x: Tensor, labels: Tensor, images: int) -> Cost:
     """Estimate the cost of sampling with `images` images, by timing gradients on the few images in x."""
     w = model.draws.new_zeros(model.network.size)
-    return diagnostics.cost_of(
-        model.config.system.hmc, images, diagnostics.seconds_per_gradient(model.log_density(x, labels), w) / len(x)
-    )
+    seconds = diagnostics.seconds_per_gradient(model.log_density(x, labels), w)
+    return diagnostics.cost_of(model.config.system.hmc, images, seconds / len(x))
 
 
 def run_chains(

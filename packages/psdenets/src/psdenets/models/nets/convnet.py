@@ -25,7 +25,9 @@ class ConvNet(nn.Module):
         layers: list[nn.Module] = []
         for scale, count in enumerate(convolutions):
             for _ in range(count):
-                layers += [_conv(channels, width * 2**scale), nn.ReLU()]
+                conv = nn.Conv2d(channels, width * 2**scale, 3, padding=1)
+                nn.init.kaiming_normal_(conv.weight, nonlinearity="relu")
+                layers += [conv, nn.ReLU()]
                 channels = width * 2**scale
             layers.append(nn.MaxPool2d(2))
             height, columns = height // 2, columns // 2
@@ -50,9 +52,3 @@ def convnet_of(config: Config, spec: ImageSpec) -> ConvNet:
     net = config.system.net
     with seeded(config.seed, "network"):
         return ConvNet((spec.channels, spec.height, spec.width), outputs_of(config, spec), net.scales, net.width)
-
-
-def _conv(c_in: int, c_out: int) -> nn.Conv2d:
-    conv = nn.Conv2d(c_in, c_out, 3, padding=1)
-    nn.init.kaiming_normal_(conv.weight, nonlinearity="relu")
-    return conv

@@ -30,9 +30,14 @@ class ODENet(nn.Module):
         self.config = config
         shapes = block_shapes(config, spec)
         self.squeezed_before = first_of_scales(config)
-        self.blocks = nn.ModuleList(
-            _drift(config, shape[0], generator(config.seed, "block", b)) for b, shape in enumerate(shapes)
-        )
+        net, flow = config.system.net, config.system.flow
+        self.blocks = nn.ModuleList()
+        for b, (channels, _, _) in enumerate(shapes):
+            g = generator(config.seed, "block", b)
+            self.blocks.append(hidden_drift(flow.block, channels, net.width, flow.activation, g))
+        with torch.no_grad():
+            for p in self.blocks.parameters():
+                p.mul_(flow.gain)
         channels, height, width = shapes[-1]
         self.head = nn.Linear(channels * height * width, outputs_of(config, spec))
 
@@ -55,15 +60,6 @@ def odenet_of(config: Config, spec: ImageSpec) -> ODENet:
     """Build the ODENet of a config, with random weights."""
     with seeded(config.seed, "network"):
         return ODENet(config, spec)
-
-
-def _drift(config: Config, channels: int, g: torch.Generator) -> nn.Module:
-    flow = config.system.flow
-    f_h = hidden_drift(flow.block, channels, config.system.net.width, flow.activation, g)
-    with torch.no_grad():
-        for p in f_h.parameters():
-            p.mul_(flow.gain)
-    return f_h
 
 
 def solved(f_h: nn.Module, h0: Tensor, flow: FlowOptions) -> Tensor:

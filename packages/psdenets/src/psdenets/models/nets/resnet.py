@@ -82,13 +82,12 @@ class Residual(nn.Module):
     def forward(self, h: Tensor) -> Tensor:
         """relu(shortcut + residual)."""
         r = self.norm2(self.conv2(F.relu(self.norm1(self.conv1(h)))))
-        return F.relu(self._shortcut(h) + r)
-
-    def _shortcut(self, h: Tensor) -> Tensor:
         if self.stride > 1:
             h = h[..., :: self.stride, :: self.stride]
-        before = self.padded // 2
-        return F.pad(h, (0, 0, 0, 0, before, self.padded - before)) if self.padded else h
+        if self.padded:
+            before = self.padded // 2
+            h = F.pad(h, (0, 0, 0, 0, before, self.padded - before))
+        return F.relu(h + r)
 
 
 def _conv(c_in: int, c_out: int, stride: int, norm: str) -> nn.Conv2d:
