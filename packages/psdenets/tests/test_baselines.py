@@ -158,7 +158,7 @@ def test_max_seconds_of_uses_the_training_time_of_another_run(run_of, tmp_path, 
     (other / "metrics.json").write_text(json.dumps({**metrics, "seconds": 0.05}))
     flags = ["--model", "sde-bnn", "--max-seconds-of", str(other), "--epochs", "1000", "--limit-train", "64"]
     assert main([*flags, "--limit-test", "20", "--width", "4", "--out", str(tmp_path / "run")]) == 0
-    assert "--max-seconds 0.05 are over" in capsys.readouterr().out
+    assert "stopped after --max-seconds 0.05, at step" in capsys.readouterr().out
     assert json.loads((tmp_path / "run/config.json").read_text())["max_seconds"] == 0.05
 
 
@@ -186,7 +186,7 @@ def test_max_seconds_of_uses_the_training_time_of_another_run(run_of, tmp_path, 
             ["--model", "resnet32", "--batch-size", "1"],
             "expected --batch-size of 2 or more with batch normalisation, got 1",
         ),
-        (["--model", "mfvi", "--blocks", "1-1-1-1"], "4 scales can halve, got 8 x 8"),
+        (["--model", "mfvi", "--blocks", "1-1-1-1"], "large enough for 4 scales, got 8 x 8"),
     ],
 )
 def test_a_mistake_gives_a_one_line_error_and_exit_status_2(args, message, capsys, tmp_path, monkeypatch):
@@ -203,7 +203,10 @@ def test_laplace_of_a_run_that_is_not_a_resnet32_is_refused(model, run_of, capsy
     out = tmp_path / "run"
     assert main(["--model", "resnet32-laplace", "--laplace-of", str(run_of(model)), "--out", str(out)]) == 2
     error = capsys.readouterr().err
-    assert f"whose last layer is linear and whose weights are numbers, got {run_of(model)} of --model {model}" in error
+    assert (
+        f"whose last layer is linear and whose weights are point estimates, got {run_of(model)} of --model {model}"
+        in error
+    )
     assert not out.exists()
 
 

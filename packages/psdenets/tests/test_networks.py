@@ -58,7 +58,7 @@ def test_resnet_fits_one_batch_with_and_without_normalisation(norm):
 
 def test_convnet_refuses_images_too_small_for_its_scales():
     assert ConvNet((1, 8, 8), 10, (1, 1, 1), 4).head.in_features == 16
-    with pytest.raises(BadInput, match="4 scales can halve, got 8 x 8"):
+    with pytest.raises(BadInput, match="large enough for 4 scales, got 8 x 8"):
         ConvNet((1, 8, 8), 10, (1, 1, 1, 1), 4)
 
 

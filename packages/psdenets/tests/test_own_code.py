@@ -185,7 +185,7 @@ def test_code_that_has_changed_or_is_missing_gives_a_one_line_error(own, monkeyp
     assert predict([str(run), "x.png", "--allow-code"]) == 2
     line = capsys.readouterr().err
     assert line.count("\n") == 1
-    assert f"expected a module mynets for 'mynets', found none in {own / 'other'}" in line
+    assert f"no module mynets for 'mynets' in {own / 'other'}" in line
     # a file with the same name and content in the current directory is used instead
     (own / "other" / "mynets.py").write_text(CODE)
     assert load(run, allow_code=True).config.system.flow.block == "mynets:Drift"
@@ -194,8 +194,8 @@ def test_code_that_has_changed_or_is_missing_gives_a_one_line_error(own, monkeyp
 @pytest.mark.parametrize(
     ("flags", "message"),
     [
-        (["--f-h", "mynets:Nothing"], "expected an attribute Nothing in"),
-        (["--f-h", "nowhere:Drift"], "expected a module nowhere for 'nowhere:Drift', found none in"),
+        (["--f-h", "mynets:Nothing"], "no attribute Nothing in"),
+        (["--f-h", "nowhere:Drift"], "no module nowhere for 'nowhere:Drift' in"),
         (["--f-h", "broken:Drift"], "importing broken for 'broken:Drift' failed: ZeroDivisionError"),
         (["--f-h", "mynets:number"], "expected the hidden drift mynets:number to make an nn.Module, got int"),
         (["--prior", "mynets:number"], "expected the prior mynets:number to make an sdeweights.Prior, got int"),

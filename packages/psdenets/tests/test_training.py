@@ -90,7 +90,7 @@ def test_max_seconds_ends_a_run_early_with_complete_results(tmp_path, small, cap
     metrics = json.loads((tmp_path / "r" / "metrics.json").read_text())
     assert metrics["steps"] < 500 * 6
     assert metrics["seconds"] < 20
-    assert "--max-seconds 0.5 are over" in capsys.readouterr().out
+    assert "stopped after --max-seconds 0.5, at step" in capsys.readouterr().out
 
 
 def test_the_remaining_time_is_estimated_after_a_few_steps(tmp_path, small, capsys):

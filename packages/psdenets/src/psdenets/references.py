@@ -44,7 +44,7 @@ def resolve(reference: str) -> Any:
         return getattr(module, attribute)
     except AttributeError:
         where = getattr(module, "__file__", name)
-        raise BadInput(f"expected an attribute {attribute} in {where} for {reference!r}, found none") from None
+        raise BadInput(f"no attribute {attribute} in {where} for {reference!r}") from None
 
 
 def made(registry: Mapping[str, str], name: str, *args: Any, **kwargs: Any) -> Any:
@@ -86,9 +86,7 @@ def _imported(name: str, reference: str, first: Path | None = None) -> ModuleTyp
     except ModuleNotFoundError as error:
         if error.name is None or not (name == error.name or name.startswith(error.name + ".")):
             raise BadInput(f"importing {name} for {reference!r} failed: {error}") from error
-        raise BadInput(
-            f"expected a module {name} for {reference!r}, found none in {Path.cwd()} or on Python's path"
-        ) from None
+        raise BadInput(f"no module {name} for {reference!r} in {Path.cwd()} or on Python's path") from None
     except Exception as error:
         raise BadInput(f"importing {name} for {reference!r} failed: {type(error).__name__}: {error}") from error
 

@@ -18,7 +18,7 @@ def read_picture(path: Path, channels: int, size: tuple[int, int] | None = None)
             picture.load()
             converted = picture.convert("L" if channels == 1 else "RGB")
     except FileNotFoundError:
-        raise BadInput(f"expected a picture at {path}, got no such file") from None
+        raise BadInput(f"no picture at {path}: no such file") from None
     except (UnidentifiedImageError, OSError, SyntaxError, Image.DecompressionBombError) as error:
         raise BadInput(f"expected a picture in {path}, got something else ({type(error).__name__})") from None
     if min(converted.size) < SMALLEST:

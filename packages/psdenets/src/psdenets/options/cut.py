@@ -49,7 +49,7 @@ class CutOptions(Group, group="cut"):
         if self.scope == "network" and not self.vertical:
             raise BadInput(f"expected --scope network with --cut vertical or both only, got it with --cut {self.cut}")
         if self.sde_steps is not None and self.phases == 1:
-            raise BadInput(f"expected --sde-steps with part of depth stochastic only, got it with --cut {self.cut}")
+            raise BadInput(f"expected --sde-steps only with a cut in depth, got it with --cut {self.cut}")
 
     def check_steps(self, steps: int) -> None:
         """Raise `BadInput` if a block has too few steps for the phases of the cut."""

@@ -67,7 +67,7 @@ class FlowOptions(Group, group="network"):
         if self.adaptive and moving_weights:
             raise BadInput(
                 f"expected --hidden-method {self.hidden_method} with weights that do not change in depth "
-                "(--model odenet or mfvi-odenet), got weights that do"
+                "(--model odenet or mfvi-odenet), got weights that vary with depth"
             )
         if self.hidden_method in _ALONG_WEIGHTS and not moving_weights:
             raise BadInput(f"expected a --hidden-method of torchdiffeq with constant weights, got {self.hidden_method}")

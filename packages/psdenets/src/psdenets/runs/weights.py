@@ -23,7 +23,9 @@ def load_weights(path: Path) -> dict[str, Tensor]:
     with safe_open(path, framework="pt") as file:
         found = (file.metadata() or {}).get(_MARK, "1")
     if found != str(FORMAT):
-        raise BadInput(f"expected weights of format {FORMAT} in {path}, got format {found}: made by another version?")
+        raise BadInput(
+            f"expected weights of format {FORMAT} in {path}, got format {found}; was it written by another version?"
+        )
     return load_file(path)
 
 

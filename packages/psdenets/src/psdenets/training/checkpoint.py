@@ -70,7 +70,7 @@ class Checkpoints:
         values = read_json(found[-1] / "state.json")
         if values.pop("format") != FORMAT:
             raise BadInput(
-                f"expected a checkpoint of format {FORMAT} in {found[-1]}, got another: made by another version?"
+                f"expected a checkpoint of format {FORMAT} in {found[-1]}, got another; from another version?"
             )
         return Snapshot(load_file(found[-1] / "state.safetensors"), values)
 

@@ -48,15 +48,15 @@ class Display(AbstractContextManager["Display"], ABC):
         steps, seconds = _ESTIMATE_AFTER
         if not self.estimated and (self.seen >= steps or time.perf_counter() - self.started > seconds):
             self.estimated = True
-            left = (trainer.steps - trainer.at.step) * self._seconds_a_step()
+            left = (trainer.steps - trainer.at.step) * self._seconds_per_step()
             self.say(f"{pace(self.speed(trainer))}; about {duration(left)} of training to go")
         self.show_step(trainer, report)
 
     def speed(self, trainer: Trainer) -> float:
         """Images per second since the session began, including evaluations."""
-        return trainer.options.batch_size / self._seconds_a_step()
+        return trainer.options.batch_size / self._seconds_per_step()
 
-    def _seconds_a_step(self) -> float:
+    def _seconds_per_step(self) -> float:
         return (time.perf_counter() - self.started) / self.seen
 
 
@@ -122,7 +122,7 @@ class Live(Display):
         at = trainer.at
         self.bars.update(self.epochs, total=trainer.options.epochs, completed=at.epoch)
         self.bars.update(self.batches, total=trainer.batches, completed=at.batch)
-        left = (trainer.steps - at.step) * self._seconds_a_step()
+        left = (trainer.steps - at.step) * self._seconds_per_step()
         self.numbers = (
             f"loss {report.loss:.4f}   nll {report.nll:.4f}   kl {report.kl:.1f}   accuracy {report.accuracy:.1%}   "
             f"{pace(self.speed(trainer))}   {duration(left)} left"

@@ -36,7 +36,7 @@ def approximate(config: Config, run: RunDir) -> int:
     trained, _ = read_config(source, own)
     if SYSTEMS[trained.model] is not SYSTEMS["resnet32"]:
         raise BadInput(
-            f"expected a run of --model resnet32, whose last layer is linear and whose weights are numbers, "
+            f"expected a run of --model resnet32, whose last layer is linear and whose weights are point estimates, "
             f"got {source} of --model {trained.model}"
         )
     given = config.as_dict()

@@ -109,7 +109,7 @@ def _fit(trainer: Trainer, run: RunDir, checkpoints: Checkpoints, display: Displ
         saved = time.perf_counter()
         if _out_of_time(trainer):
             display.say(
-                f"--max-seconds {options.max_seconds:g} are over after {trainer.at.step} of {trainer.steps} steps"
+                f"stopped after --max-seconds {options.max_seconds:g}, at step {trainer.at.step} of {trainer.steps}"
             )
             return
         stop_if_asked()

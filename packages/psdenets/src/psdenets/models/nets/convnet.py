@@ -32,7 +32,7 @@ class ConvNet(nn.Module):
             layers.append(nn.MaxPool2d(2))
             height, columns = height // 2, columns // 2
         if height == 0 or columns == 0:
-            raise BadInput(f"expected images that {len(convolutions)} scales can halve, got {shape[1]} x {shape[2]}")
+            raise BadInput(f"expected images large enough for {len(convolutions)} scales, got {shape[1]} x {shape[2]}")
         self.body = nn.Sequential(*layers)
         self.head = nn.Linear(channels * height * columns, classes)
 

@@ -93,7 +93,9 @@ def compiled_add_map(name: str) -> Callable[[Tensor, Tensor], Tensor]:
     """The compiled function (x, m) -> activation(x + m); compiling it for a new shape takes seconds."""
     compiler = os.environ.get("CXX", "g++")
     if shutil.which(compiler) is None:
-        raise BadInput(f"expected a C++ compiler for --compile, got no {compiler}; set CXX, or leave --compile out")
+        raise BadInput(
+            f"expected a C++ compiler for --compile, but {compiler} was not found; set CXX or omit --compile"
+        )
     kernel = _compiled(KERNELS[name])
 
     def fused(x: Tensor, m: Tensor) -> Tensor:
@@ -125,7 +127,7 @@ class _Fused(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, g: Tensor) -> tuple[None, Tensor, Tensor]:
         if torch.is_grad_enabled():
-            raise RuntimeError("expected first derivatives with --compile, got a graph of the gradient")
+            raise RuntimeError("--compile supports first derivatives only, got create_graph=True")
         (slope,) = ctx.saved_tensors
         gx = g * slope
         return None, gx, sum_over_images(gx)
