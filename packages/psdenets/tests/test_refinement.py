@@ -8,10 +8,13 @@ import json
 import pytest
 import torch
 
-from psdenets import BadInput, Config, build
+from psdenets import BadInput, Config, build, evaluate, load
 from psdenets.cli import configure, parse
 from psdenets.data import load_splits
 from psdenets.models.windows import cuts_of, grid_of
+from psdenets.runs.plots import metrics_by_steps
+from psdenets.runs.predictions import predict
+from psdenets.seeds import generator
 from psdenets.train import main
 from psdenets.training.display import Lines
 from psdenets.training.loop import Trainer
@@ -215,3 +218,88 @@ def test_networks_without_a_process_of_noise_are_refined_too(model):
     assert torch.equal(logits(trainer.model), logits(coarse))
     assert torch.equal(logits(trainer.finished()), logits(fine))
     assert not torch.equal(logits(coarse), logits(fine))
+
+
+@pytest.fixture(scope="module")
+def refined_run(tmp_path_factory):
+    path = tmp_path_factory.mktemp("runs") / "refined"
+    flags = [text for name, value in SMALL.items() for text in ("--" + name.replace("_", "-"), str(value))]
+    assert main(["--out", str(path), *flags, "--steps", "2,4", "--sde-steps", "2"]) == 0
+    return path
+
+
+def evaluated(run, out, *flags):
+    assert evaluate.main([str(run), "--out", str(out), *flags]) == 0
+    return json.loads((out / "metrics.json").read_text())
+
+
+def test_a_refined_run_is_evaluated_on_its_last_grid(refined_run, tmp_path):
+    result = evaluated(refined_run, tmp_path / "e")
+    final = json.loads((refined_run / "metrics.json").read_text())
+    assert result["steps"] == 4
+    assert [result["metrics"][name] for name in ("accuracy", "nll")] == [final[name] for name in ("accuracy", "nll")]
+    assert "by_steps" not in result
+
+
+def test_a_run_is_evaluated_on_any_grid(refined_run, tmp_path):
+    result = evaluated(refined_run, tmp_path / "e", "--steps", "12")
+    model = load(refined_run, steps=12)
+    found = predict(model, load_splits(model.config).test, 2, generator(0, "final")).metrics()
+    assert result["steps"] == 12
+    assert result["metrics"]["nll"] == pytest.approx(found["nll"], rel=1e-12)
+    assert [block.grid.steps for block in model.deep_blocks] == [12]
+    assert [block.grid.sde.steps for block in model.deep_blocks] == [6]  # --sde-steps 2 of 4
+    assert not (tmp_path / "e" / "steps.png").exists()
+
+
+def test_several_grids_are_evaluated_plotted_and_shown_as_a_table(refined_run, tmp_path, capsys):
+    result = evaluated(refined_run, tmp_path / "e", "--steps", "2,4,8")
+    assert list(result["by_steps"]) == ["2", "4", "8"]
+    assert result["steps"] == 8
+    assert result["by_steps"]["8"]["nll"] == result["metrics"]["nll"]
+    final = json.loads((refined_run / "metrics.json").read_text())
+    assert result["by_steps"]["4"]["nll"] == final["nll"]
+    assert result["by_steps"]["2"]["nll"] != final["nll"]
+    assert [line.split()[1] for line in capsys.readouterr().out.splitlines() if line.startswith("steps ")] == list(
+        "248"
+    )
+    assert (tmp_path / "e" / "steps.png").read_bytes()[:4] == b"\x89PNG"
+
+
+@pytest.mark.parametrize(
+    ("steps", "message"),
+    [
+        ("1", "expected --steps at least 2, one for each phase of the cut, got 1"),
+        ("1,8", "expected --steps at least 2, one for each phase of the cut, got 1"),
+        ("8,4", "expected --steps like 6 or 2,4,8, increasing and at least 1, got 8,4"),
+        ("many", "expected --steps like 6 or 2,4,8"),
+    ],
+)
+def test_a_grid_that_does_not_fit_is_refused_in_one_line_and_writes_nothing(
+    steps, message, refined_run, tmp_path, capsys
+):
+    assert evaluate.main([str(refined_run), "--out", str(tmp_path / "e"), "--steps", steps]) == 2
+    err = capsys.readouterr().err
+    assert message in err
+    assert err.count("\n") == 1
+    assert not (tmp_path / "e").exists()
+
+
+@pytest.mark.parametrize(("model", "got"), [("odenet", "--hidden-method dopri5"), ("resnet32", "--model resnet32")])
+def test_a_run_without_a_fixed_number_of_steps_is_refused(model, got, run_of, tmp_path, capsys):
+    assert evaluate.main([str(run_of(model)), "--out", str(tmp_path / "e"), "--steps", "8"]) == 2
+    assert f"a scheme with fixed steps, got {got}" in capsys.readouterr().err
+    assert evaluated(run_of(model), tmp_path / "e")["steps"] is None
+
+
+@pytest.mark.parametrize("model", ["mfvi-odenet", "mfvi-hyperodenet"])
+def test_odenets_with_fixed_steps_are_evaluated_on_any_grid(model, run_of, tmp_path):
+    result = evaluated(run_of(model), tmp_path / "e", "--steps", "3,6", "--samples", "2")
+    assert result["by_steps"]["3"]["nll"] != result["by_steps"]["6"]["nll"]
+
+
+def test_ticks_of_many_grids_keep_their_distance_and_include_the_last():
+    row = {"accuracy": 0.9, "nll": 0.3, "ece": 0.1}
+    figure = metrics_by_steps(dict.fromkeys((*range(2, 12), 16, 60), row), trained=8)
+    ticks = [int(tick) for tick in figure.axes[0].get_xticks()]
+    assert sorted(ticks) == [2, 4, 7, 11, 16, 60]
