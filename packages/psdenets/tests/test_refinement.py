@@ -166,15 +166,16 @@ def test_a_resumed_run_is_bit_identical(done):
     assert timeless[0] == timeless[1]
 
 
-def test_a_run_stopped_before_the_evaluation_of_an_epoch_evaluates_on_the_same_grid():
+@pytest.mark.parametrize(("epochs", "grid"), [(0, 2), (1, 4)])
+def test_a_run_stopped_before_the_evaluation_of_an_epoch_evaluates_on_the_same_grid(epochs, grid):
     options = {"steps": "2,4", "refine_at": 1 / 3}  # the second epoch is the first one on the finer grid
-    first = trainer_of(**options)
+    first = stepped(trainer_of(**options), 4 * epochs)
     for _ in range(first.batches):
         first.step()
     second = trainer_of(**options)
     second.restore(first.snapshot())
     records = [t.finish_epoch(lambda: None) for t in (first, second)]
-    assert grids(second) == {2}
+    assert grids(second) == {grid}
     assert records[0]["val"] == records[1]["val"]
 
 
