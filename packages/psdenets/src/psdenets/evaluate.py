@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from psdenets import cli
 from psdenets.errors import BadInput
+from psdenets.options.fields import COUNTS, numbers
 
 if TYPE_CHECKING:
     import numpy as np
@@ -31,6 +32,9 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("run_dir", metavar="RUN_DIR", help="a run directory")
     parser.add_argument("--samples", type=int, help="number of weight samples (default: the run's)")
+    parser.add_argument(
+        "--steps", help="solver steps per block (default: the run's); a list like 2,4,8 evaluates and plots each"
+    )
     parser.add_argument("--ood", metavar="NAME", help="a data set, a folder of pictures, or noise")
     parser.add_argument("--corruptions", action="store_true", help="the 19 CIFAR-10-C corruptions, severities 1 to 5")
     parser.add_argument("--frost", metavar="DIR", help="photographs for the corruption frost")
@@ -51,6 +55,8 @@ def _main(argv: Sequence[str]) -> int:
     for name, value in (("samples", args.samples), ("limit-test", args.limit_test)):
         if value is not None and value < 1:
             raise BadInput(f"expected --{name} to be at least 1, got {value}")
+    if args.steps is not None and not COUNTS.holds(args.steps):
+        raise BadInput(f"expected --steps {COUNTS.words}, got {args.steps}")
     from sdeweights import NonFiniteState
 
     try:
@@ -74,7 +80,8 @@ def evaluate(args: argparse.Namespace) -> str:
     from psdenets.runs.noise import noise_metrics, samples_agree
     from psdenets.runs.plots import prediction_figures, save
 
-    model = load(args.run_dir, allow_code=args.allow_code)
+    *coarser, steps = (None,) if args.steps is None else numbers(int, args.steps)
+    model = load(args.run_dir, allow_code=args.allow_code, steps=steps)
     root = args.data_root or os.environ.get(VARIABLE) or model.config.data_root
     limit = args.limit_test or model.config.limit_test
     config = model.config.replace(data_root=root, limit_test=limit, download=False)
@@ -82,16 +89,22 @@ def evaluate(args: argparse.Namespace) -> str:
     out = RunDir(Path(args.out) if args.out else Path(args.run_dir) / "evaluation")
     test = load_splits(config).test
     foreign = None if args.ood is None else load_test_images(args.ood, config, model.spec).first(args.limit_test)
+    by_steps = {n: _on_grid(args, n, test, samples, seed) for n in coarser}
     predictions = _predicted(model, test, samples, seed, out, "predictions.npz")
     ood = {} if foreign is None else {args.ood: _predicted(model, foreign, samples, seed, out, "ood.npz")}
     metrics = report(predictions.probs, predictions.labels, ood[args.ood].probs if ood else None)
     metrics |= noise_metrics(model, test, predictions)
+    flow = config.system.flow
     about = {"run_dir": str(args.run_dir), "samples": samples, "seed": seed, "ood": args.ood, "versions": versions()}
+    about["steps"] = None if flow is None or flow.adaptive else flow.finest
     result: dict[str, Any] = {"metrics": metrics, **about}
     lines = [table(metrics), samples_agree(config, metrics["epistemic_share"], len(predictions.probs))]
     if args.corruptions:
         result["corruptions"], shown = _corruptions(model, test, samples, seed, args.frost, out)
         lines.append(shown)
+    if by_steps:
+        result["by_steps"] = by_steps | {steps: predictions.metrics()}
+        lines.append(_grids(args, result["by_steps"], out))
     for name, figure in prediction_figures(predictions, ood).items():
         save(figure, out.file(f"{name}.png"))
     write_json(out.file("metrics.json"), result)
@@ -107,6 +120,29 @@ def _predicted(model: ImageClassifier, images: Images, samples: int, seed: int, 
     predictions = predict(model, images, samples, generator(seed, "final"))
     save_predictions(out, name, predictions)
     return predictions
+
+
+def _on_grid(args: argparse.Namespace, steps: int, images: Images, samples: int, seed: int) -> dict[str, float]:
+    """Metrics of a run on a grid with this number of steps per block."""
+    from psdenets.runs.loading import load
+    from psdenets.runs.predictions import predict
+    from psdenets.seeds import generator
+
+    model = load(args.run_dir, allow_code=args.allow_code, steps=steps)
+    return predict(model, images, samples, generator(seed, "final")).metrics()
+
+
+def _grids(args: argparse.Namespace, by_steps: Mapping[int, Mapping[str, float]], out: RunDir) -> str:
+    """Plot the metrics of each grid, and return their table."""
+    from psdenets.runs.loading import read_config
+    from psdenets.runs.plots import metrics_by_steps, save
+
+    trained = read_config(args.run_dir, args.allow_code)[0].system.flow.finest
+    save(metrics_by_steps(by_steps, trained), out.file("steps.png"))
+    return "\n".join(
+        f"steps {n:4d}  accuracy {row['accuracy']:.2%}  nll {row['nll']:.4f}  ece {row['ece']:.2%}  kl {row['kl']:.1f}"
+        for n, row in by_steps.items()
+    )
 
 
 def _corruptions(

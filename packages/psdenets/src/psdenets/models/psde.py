@@ -82,7 +82,7 @@ class DeepBlock(nn.Module):
         net = hidden_drift(flow.block, channels, width, flow.activation, generator, fuse=flow.compile)
         w0, self.f_h = flatten(net)
         self.process = _process(config, flow.gain * w0, prior_of(config.system.process, net), cut, generator)
-        self.channels, self.grid = channels, grid_of(config, cut)
+        self.config, self.channels, self.grid = config, channels, grid_of(config, cut)
         self.gradient = config.system.process.gradient
         self.method = flow.method(self.gradient)
         self.solvers = {name: getattr(config.system.process, name) for name in ("solver", "ode_solver")}
@@ -90,6 +90,10 @@ class DeepBlock(nn.Module):
     def extra_repr(self) -> str:
         """Channels of h, and the steps and scheme that integrate it."""
         return f"channels={self.channels}, steps={self.grid.steps}, hidden_method={self.method}"
+
+    def set_steps(self, steps: int) -> None:
+        """Integrate in this many steps from now on; weights are continuous in depth, so they do not change."""
+        self.grid = grid_of(self.config, self.process.cut, steps)
 
     @property
     def noisy(self) -> bool:
@@ -220,7 +224,7 @@ class Classifier(ImageClassifier):
     def draw_in_groups(self, samples: int, generator: torch.Generator | None = None) -> Iterator[Weights]:
         """Yield the samples of `draw` in groups whose paths take at most half a gigabyte, or one sample at a time."""
         streams = self._streams(generator)
-        numbers = (self.config.system.flow.steps + 1) * sum(len(b.process.w0) for b in self.deep_blocks if b.noisy)
+        numbers = sum((b.grid.steps + 1) * len(b.process.w0) for b in self.deep_blocks if b.noisy)
         size = max(1, min(samples, _GROUP_NUMBERS // max(1, numbers)))
         for first in range(0, samples, size):
             yield self._drawn(min(size, samples - first), streams)

@@ -29,8 +29,11 @@ def cuts_of(config: Config) -> tuple[Cut, ...]:
     return tuple(_local(t1 * blocks - b, t2 * blocks - b, stochastic, cut.at_t2) for b in range(blocks))
 
 
-def grid_of(config: Config, cut: Cut) -> Grid:
+def grid_of(config: Config, cut: Cut, steps: int | None = None) -> Grid:
     """The grid of a block, with at least two steps in its stochastic phase if there are enough steps.
+
+    The default for `steps` is the last grid of training, to which --sde-steps refers; other grids get a number of
+    stochastic steps in proportion.
 
     h takes Euler steps with the weights at their left ends. If there were a single noisy step and it ended at t = 1 or
     at a reset, no step of h would start from noisy weights, and all samples would make the same prediction.
@@ -39,11 +42,12 @@ def grid_of(config: Config, cut: Cut) -> Grid:
         >>> [phase.steps for phase in grid_of(Config(steps=6), Cut.ode_first(0.1)).phases]
         [4, 2]
     """
-    steps = config.system.flow.steps
+    finest = config.system.flow.finest
+    steps = finest if steps is None else steps
     grid = Grid.of(cut, steps)
     if grid.sde is None or len(grid.phases) == 1:
         return grid
-    wanted = config.system.cut.sde_steps or max(2, grid.sde.steps)
+    wanted = config.system.cut.sde_steps_on(steps, finest) or max(2, grid.sde.steps)
     possible = steps - len(grid.phases) + 1
     return Grid.of(cut, steps, min(wanted, possible))
 

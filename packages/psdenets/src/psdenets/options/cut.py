@@ -1,5 +1,6 @@
 """Which weights are noisy, and over which part of depth."""
 
+from collections.abc import Sequence
 from typing import Literal
 
 from psdenets.errors import BadInput
@@ -27,7 +28,9 @@ class CutOptions(Group, group="cut"):
         "block", "apply the vertical cut in every block, or once over the whole network"
     )
     sde_steps: int | None = option(
-        None, "steps of the stochastic depth (default: in proportion, but at least two if --steps allows)"
+        None,
+        "steps of the stochastic depth, with several --steps on the last grid (default: in proportion, but at least "
+        "two if --steps allows)",
     )
     drift_deterministic: str | None = option(
         None, "hidden sizes of the deterministic half of f_q on a horizontal cut (default: --drift)", SIZES
@@ -51,16 +54,29 @@ class CutOptions(Group, group="cut"):
         if self.sde_steps is not None and self.phases == 1:
             raise BadInput(f"expected --sde-steps only with a cut in depth, got it with --cut {self.cut}")
 
-    def check_steps(self, steps: int) -> None:
-        """Raise `BadInput` if a block has too few steps for the phases of the cut."""
+    def check_steps(self, counts: Sequence[int]) -> None:
+        """Raise `BadInput` if a block has too few steps for the phases of the cut, on the first grid or the last."""
         phases = self.phases
-        if steps < phases:
-            raise BadInput(f"expected --steps at least {phases}, one for each phase of the cut, got {steps}")
-        most = steps - phases + 1
+        if counts[0] < phases:
+            raise BadInput(f"expected --steps at least {phases}, one for each phase of the cut, got {counts[0]}")
+        most = counts[-1] - phases + 1
         if self.sde_steps is not None and not 1 <= self.sde_steps <= most:
             raise BadInput(
                 f"expected --sde-steps from 1 to {most}, one step left for every phase, got {self.sde_steps}"
             )
+
+    def sde_steps_on(self, steps: int, finest: int) -> int | None:
+        """--sde-steps for a grid of `steps` steps: in proportion, but at least two unless it is one; None by default.
+
+        Example: three stochastic steps of eight are at least two of four, and one of two.
+            >>> cut = CutOptions(sde_steps=3)
+            >>> [cut.sde_steps_on(steps, 8) for steps in (2, 4, 8, 16)]
+            [1, 2, 3, 6]
+        """
+        if self.sde_steps is None:
+            return None
+        wanted = max(min(2, self.sde_steps), round(self.sde_steps * steps / finest))
+        return min(wanted, steps - self.phases + 1)
 
     @property
     def vertical(self) -> bool:

@@ -16,6 +16,7 @@ import types
 import typing
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from itertools import pairwise
 from typing import Any, ClassVar, Literal, NamedTuple
 
 from psdenets.errors import BadInput
@@ -45,6 +46,26 @@ FROM_0_BELOW_1 = Rule("in [0, 1)", lambda value: 0 <= value < 1)
 SIZES = Rule(
     'like "2-2-2", every number at least 1',
     lambda value: all(part.isdecimal() and int(part) >= 1 for part in value.split("-")),
+)
+
+
+def numbers(kind: type, value: float | str) -> tuple[Any, ...]:
+    """The numbers of a list as text, or a single number; empty if they are not increasing numbers of this kind.
+
+    Example:
+        >>> numbers(int, "2,4,8"), numbers(float, 0.5), numbers(int, "4,2")
+        ((2, 4, 8), (0.5,), ())
+    """
+    with suppress(ValueError):
+        found = tuple(kind(part) for part in str(value).split(","))
+        return found if all(a < b for a, b in pairwise(found)) else ()
+    return ()
+
+
+COUNTS = Rule("like 6 or 2,4,8, increasing and at least 1", lambda value: min(numbers(int, value), default=0) >= 1)
+FRACTIONS = Rule(
+    "like 0.5 or 0.5,0.8, increasing and in (0, 1)",
+    lambda value: bool(numbers(float, value)) and all(0 < part < 1 for part in numbers(float, value)),
 )
 
 

@@ -1,10 +1,11 @@
 """Options of the network: its size and, for continuous depth, the hidden drift f_h and the integration of h."""
 
+from bisect import bisect_right
 from functools import cached_property
 from typing import Literal
 
 from psdenets.errors import BadInput
-from psdenets.options.fields import SIZES, Group, above, at_least, option
+from psdenets.options.fields import COUNTS, FRACTIONS, SIZES, Group, above, at_least, numbers, option
 from psdenets.registries import HIDDEN_DRIFTS
 
 ADAPTIVE = ("bosh3", "dopri5", "dopri8")
@@ -38,7 +39,12 @@ class FlowOptions(Group, group="network"):
     gain: float = option(1.0, "scale of the initial weights of f_h, uniform in +-gain / sqrt(fan-in)", above(0))
     augment_channels: int = option(4, "zero channels added to the image", at_least(0))
     squeeze_input: int = option(1, "space-to-depth steps before the first block", at_least(0))
-    steps: int = option(6, "solver steps per block", at_least(1))
+    steps: int | str = option(6, "solver steps per block; a list like 2,4,8 refines the grid during training", COUNTS)
+    refine_at: float | str | None = option(
+        None,
+        "fractions of training at which the next of several --steps starts, like 0.5,0.8 (default: equal parts)",
+        FRACTIONS,
+    )
     hidden_method: Literal[
         "auto", "euler", "euler-mean", "euler-right", "midpoint", "rk4", "reversible_heun", "bosh3", "dopri5", "dopri8"
     ] = option(
@@ -50,6 +56,44 @@ class FlowOptions(Group, group="network"):
     rtol: float = option(1e-3, "relative tolerance of an adaptive scheme", above(0))
     atol: float = option(1e-3, "absolute tolerance of an adaptive scheme", above(0))
     compile: bool = option(False, "compile the activations; needs a C++ compiler, and takes seconds per image shape")
+
+    def check_together(self) -> None:
+        for name, kind in (("steps", int), ("refine_at", float)):
+            found = () if getattr(self, name) is None else numbers(kind, getattr(self, name))
+            if found:  # "6" is 6, and "2, 4" is "2,4", so that equal options compare equal
+                object.__setattr__(self, name, found[0] if len(found) == 1 else ",".join(map(str, found)))
+        if len(self.counts) > 1 and self.adaptive:
+            raise BadInput(f"expected a --hidden-method with fixed steps for --steps {self.steps}, got an adaptive one")
+        if len(self.counts) > 1 and len(self.starts) != len(self.counts):
+            wanted = f"{len(self.counts) - 1} values of --refine-at, one for each refinement of --steps {self.steps}"
+            raise BadInput(f"expected {wanted}, got {self.refine_at}")
+
+    @cached_property
+    def counts(self) -> tuple[int, ...]:
+        """Steps per block, from the first grid of training to the last: "2,4,8" is (2, 4, 8)."""
+        return numbers(int, self.steps)
+
+    @property
+    def finest(self) -> int:
+        """Steps per block of the last grid, with which the run is evaluated."""
+        return self.counts[-1]
+
+    @cached_property
+    def starts(self) -> tuple[float, ...]:
+        """The fraction of training at which each grid starts; the first is 0."""
+        if self.refine_at is None or len(self.counts) == 1:
+            return tuple(k / len(self.counts) for k in range(len(self.counts)))
+        return (0.0, *numbers(float, self.refine_at))
+
+    def steps_at(self, done: float) -> int:
+        """Steps per block after a fraction of training.
+
+        Example:
+            >>> flow = FlowOptions(steps="2,4,8", refine_at="0.5,0.8")
+            >>> flow.steps_at(0.0), flow.steps_at(0.5), flow.steps_at(1.0)
+            (2, 4, 8)
+        """
+        return self.counts[bisect_right(self.starts, done) - 1]
 
     def method(self, gradient: str = "backprop") -> str:
         """The scheme of h along weights that change with depth; the adjoint needs a reversible one."""
@@ -84,6 +128,8 @@ class FlowOptions(Group, group="network"):
 
     def idle(self) -> dict[str, str]:
         found: dict[str, str] = {}
+        if len(self.counts) == 1:
+            found["refine_at"] = f"expected --refine-at with several --steps like 2,4,8, got --steps {self.steps}"
         if not self.adaptive:
             message = f"expected --rtol and --atol with an adaptive scheme, got --hidden-method {self.hidden_method}"
             found |= {"rtol": message, "atol": message}

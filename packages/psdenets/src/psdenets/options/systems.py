@@ -40,7 +40,7 @@ class SystemOptions:
             gradient = "backprop" if self.process is None else self.process.gradient
             self.flow.check_method(gradient, moving_weights=self.cut is not None)
             if self.cut is not None:
-                self.cut.check_steps(self.flow.steps)
+                self.cut.check_steps(self.flow.counts)
         self._check_features()
         batch_norm = self.features.learned or (self.resnet is not None and self.resnet.norm == "batch")
         if batch_norm and self.training is not None and self.training.batch_size < 2:

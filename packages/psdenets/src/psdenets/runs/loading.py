@@ -16,8 +16,13 @@ from psdenets.references import restore
 from psdenets.runs.weights import load_weights
 
 
-def load(run_dir: str | Path, device: str | torch.device = "cpu", *, allow_code: bool = False) -> ImageClassifier:
+def load(
+    run_dir: str | Path, device: str | torch.device = "cpu", *, allow_code: bool = False, steps: int | None = None
+) -> ImageClassifier:
     """Load the trained classifier of a run directory, ready to predict.
+
+    Weights are continuous in depth, so they can be integrated on another grid: `steps` is its number of solver steps
+    per block, by default that of the last grid of training. Stochastic steps change in proportion if the run sets them.
 
     Custom code that the run refers to (`--f-h mynets:Drift`) is imported, and so executed, only with `allow_code`.
     """
@@ -27,9 +32,22 @@ def load(run_dir: str | Path, device: str | torch.device = "cpu", *, allow_code:
         raise BadInput(f"expected model.safetensors in {run_dir}, got an unfinished run; --resume finishes it")
     if config.system.flow is not None and config.system.flow.compile:  # this machine may have no compiler
         config = config.replace(compile=False)
+    if steps is not None:
+        config = _with_steps(config, steps)
     model = build(config, spec)
     model.load_state_dict(load_weights(weights))
     return model.to(device).eval().requires_grad_(False)
+
+
+def _with_steps(config: Config, steps: int) -> Config:
+    flow, cut = config.system.flow, config.system.cut
+    if flow is None or flow.adaptive:
+        got = f"--model {config.model}" if flow is None else f"--hidden-method {flow.hidden_method}"
+        raise BadInput(f"expected --steps with a network of continuous depth and a scheme with fixed steps, got {got}")
+    changes: dict[str, Any] = {"steps": steps}
+    if cut is not None and cut.sde_steps is not None:
+        changes["sde_steps"] = cut.sde_steps_on(steps, flow.finest)
+    return config.replace(**changes)
 
 
 def read_config(run_dir: str | Path, allow_code: bool = False) -> tuple[Config, ImageSpec]:

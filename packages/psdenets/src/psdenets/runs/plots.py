@@ -1,4 +1,4 @@
-"""The figures of a run: reliability, entropy, ROC (drawn by bnneval), training curves, weight paths and widths."""
+"""The figures of a run: reliability, entropy, ROC (drawn by bnneval), training curves, weight paths, widths, grids."""
 
 from __future__ import annotations
 
@@ -73,6 +73,27 @@ def training_curves(records: list[dict[str, Any]]) -> Figure:
         ax.set(xlabel="epoch", ylabel=label)
     axes[1].set_ylim(bottom=0)
     axes[0].legend(frameon=False)
+    return figure
+
+
+def metrics_by_steps(by_steps: Mapping[int, Mapping[str, float]], trained: int) -> Figure:
+    """Accuracy, NLL and ECE of a trained network against the solver steps per block; `trained` is marked."""
+    figure, axes = _figure(7.0, 2.3, 3)
+    steps, ticks = list(by_steps), [max(by_steps)]
+    for n in reversed(steps):  # labels of neighbours would overlap
+        ticks += [n] if ticks[-1] / n > max(1.4, (steps[-1] / steps[0]) ** 0.1) else []
+    panels = (("accuracy", "accuracy (%)", 100), ("nll", "NLL (nats)", 1), ("ece", "ECE (%)", 100))
+    for ax, colour, (name, label, unit) in zip(axes, bnn_plots.CYCLE, panels, strict=False):
+        values = [unit * row[name] for row in by_steps.values()]
+        ax.plot(steps, values, color=colour, marker="o", markersize=4, linewidth=1.3)
+        ax.axvline(trained, color=bnn_plots.GREY, linestyle="--", linewidth=0.8, zorder=0)
+        ax.set_xscale("log", base=2)
+        ax.set_xticks(ticks)
+        ax.xaxis.set_major_formatter("{x:.0f}")
+        ax.minorticks_off()
+        ax.set_ylabel(label)
+    axes[2].set_ylim(bottom=0)
+    axes[1].set_xlabel("solver steps per block (dashed: last grid of training)")
     return figure
 
 

@@ -20,7 +20,7 @@ class Display(AbstractContextManager["Display"], ABC):
     def __init__(self, stream: TextIO) -> None:
         self.stream = stream
         self.started = time.perf_counter()
-        self.seen = 0
+        self.seen = self.solver_steps = 0
         self.estimated = False
 
     def __enter__(self) -> Self:
@@ -45,19 +45,23 @@ class Display(AbstractContextManager["Display"], ABC):
     def step(self, trainer: Trainer, report: StepReport) -> None:
         """Update the display after a batch; soon after the start, estimate how long training will take."""
         self.seen += 1
+        self.solver_steps += trainer.solver_steps
+        at = trainer.at
+        if trainer.refined:
+            self.say(f"epoch {at.epoch + 1} batch {at.batch}: refined to {trainer.solver_steps} steps per block")
         steps, seconds = _ESTIMATE_AFTER
         if not self.estimated and (self.seen >= steps or time.perf_counter() - self.started > seconds):
             self.estimated = True
-            left = (trainer.steps - trainer.at.step) * self._seconds_per_step()
-            self.say(f"{pace(self.speed(trainer))}; about {duration(left)} of training to go")
+            self.say(f"{pace(self.speed(trainer))}; about {self.left(trainer)} of training to go")
         self.show_step(trainer, report)
 
     def speed(self, trainer: Trainer) -> float:
         """Images per second since the session began, including evaluations."""
-        return trainer.options.batch_size / self._seconds_per_step()
+        return trainer.options.batch_size * self.seen / (time.perf_counter() - self.started)
 
-    def _seconds_per_step(self) -> float:
-        return (time.perf_counter() - self.started) / self.seen
+    def left(self, trainer: Trainer) -> str:
+        """Estimated time to go, in proportion to the solver steps."""
+        return duration(trainer.solver_steps_left * (time.perf_counter() - self.started) / self.solver_steps)
 
 
 @final
@@ -122,10 +126,9 @@ class Live(Display):
         at = trainer.at
         self.bars.update(self.epochs, total=trainer.options.epochs, completed=at.epoch)
         self.bars.update(self.batches, total=trainer.batches, completed=at.batch)
-        left = (trainer.steps - at.step) * self._seconds_per_step()
         self.numbers = (
             f"loss {report.loss:.4f}   nll {report.nll:.4f}   kl {report.kl:.1f}   accuracy {report.accuracy:.1%}   "
-            f"{pace(self.speed(trainer))}   {duration(left)} left"
+            f"{pace(self.speed(trainer))}   {self.left(trainer)} left"
         )
 
     def show_epoch(self, record: dict[str, Any]) -> None:

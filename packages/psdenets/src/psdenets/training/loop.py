@@ -1,8 +1,8 @@
 """The training loop, which can be stopped, saved and resumed after any step with bit-identical results.
 
-Data order, augmentation and noise are functions of (seed, epoch or step), see `psdenets.seeds`; the learning rate and
-kappa are functions of the step. A checkpoint therefore consists of weights, averaged weights, Adam's moments, the
-position, and the predictions made so far in the epoch.
+Data order, augmentation and noise are functions of (seed, epoch or step), see `psdenets.seeds`; the learning rate,
+kappa and the grid are functions of the step. A checkpoint therefore consists of weights, averaged weights, Adam's
+moments, the position, and the predictions made so far in the epoch.
 """
 
 from __future__ import annotations
@@ -23,7 +23,9 @@ from psdenets.data.augment import augmented
 from psdenets.data.images import to_unit
 from psdenets.data.spec import ImageSpec
 from psdenets.models.base import ImageClassifier
-from psdenets.models.psde import Classifier, require_seen_noise
+from psdenets.models.nets.odenet import ODENet
+from psdenets.models.psde import Classifier, DeepBlock, require_seen_noise
+from psdenets.options.network import FlowOptions
 from psdenets.options.training import TrainingOptions
 from psdenets.runs.predictions import Predictions, predict
 from psdenets.seeds import generator
@@ -90,8 +92,8 @@ class Trainer:
         self.config, self.options, self.splits, self.device = config, config.training, splits, device
         n_train = len(splits.train)
         self.model: ImageClassifier = (build or SYSTEMS[config.model].build)(config, splits.spec).to(device)
-        if isinstance(self.model, Classifier):
-            require_seen_noise(self.model)
+        self._flow: FlowOptions | None = config.system.flow
+        self._check_noise()
         self.model.adapt(to_unit(splits.train.pixels[:_ADAPTED].to(device)))
         self.averaged = copy.deepcopy(self.model).requires_grad_(False) if self.options.ema else None
         self.best: dict[str, Tensor] = {}
@@ -101,9 +103,11 @@ class Trainer:
         self.optimizer = _adam(self.model, self.options)
         self._diagonal = [module for module in self.model.modules() if isinstance(module, DiagonalDrift)]
         self.at = Position()
+        self.refined = False  # whether the last step was the first one on a finer grid
         self.kl_weight: float = config.system.kl_weight or 0.0
         self.batches = n_train // self.options.batch_size
         self.steps = self.batches * self.options.epochs
+        self._set_steps(self.solver_steps)
         self._start_epoch()
 
     @property
@@ -111,10 +115,25 @@ class Trainer:
         """The model to evaluate: the one with averaged weights, if weights are averaged."""
         return self.model if self.averaged is None else self.averaged
 
+    @property
+    def solver_steps(self) -> int:
+        """Solver steps per block in the last training step; in the first one at the start, 1 if there are no blocks."""
+        return 1 if self._flow is None else self._flow.steps_at(max(0, self.at.step - 1) / self.steps)
+
+    @property
+    def solver_steps_left(self) -> float:
+        """Solver steps per block in the rest of training, to estimate its time."""
+        if self._flow is None:
+            return self.steps - self.at.step
+        ends, done = (*self._flow.starts[1:], 1.0), self.at.step / self.steps
+        parts = zip(self._flow.counts, self._flow.starts, ends, strict=True)
+        return self.steps * sum(n * max(0.0, end - max(start, done)) for n, start, end in parts)
+
     def step(self) -> StepReport:
         """One step of Adam on the next batch."""
         started = time.perf_counter()
         options, at = self.options, self.at
+        self.refined = self._refine()
         x, labels = self._batch()
         share = rate(options.schedule, at.step / self.steps)
         for group in self.optimizer.param_groups:
@@ -184,6 +203,8 @@ class Trainer:
         """A classifier with the weights to keep, ready to predict."""
         model = self.evaluated
         model.load_state_dict(self.chosen())
+        if self._flow is not None:
+            self._set_steps(self._flow.finest)
         return model.eval().requires_grad_(False)
 
     def snapshot(self) -> Snapshot:
@@ -215,10 +236,31 @@ class Trainer:
                 self.optimizer.state[p] = {
                     key: adam[f"{name}.{key}"].to(p.device) for key in ("step", "exp_avg", "exp_avg_sq")
                 }
+        self._set_steps(self.solver_steps)
         self._start_epoch()
         if self.at.batch:
             self._probs, self._labels = [snapshot.tensors["epoch.probs"]], [snapshot.tensors["epoch.labels"]]
             self._sums = dict(snapshot.values["sums"])
+
+    def _check_noise(self) -> None:
+        """Raise `BadInput` if predictions would not depend on the noise on one of the grids."""
+        if self._flow is not None and isinstance(self.model, Classifier):
+            for steps in self._flow.counts:
+                _set_steps(self.model, steps)
+                require_seen_noise(self.model)
+
+    def _refine(self) -> bool:
+        """Go to the next grid if it is time; epochs on coarser grids are then no longer candidates for the best one."""
+        steps = 1 if self._flow is None else self._flow.steps_at(self.at.step / self.steps)
+        if steps == self.solver_steps:
+            return False
+        self._set_steps(steps)
+        self.at.best_val = None
+        return True
+
+    def _set_steps(self, steps: int) -> None:
+        for model in filter(None, (self.model, self.averaged)):
+            _set_steps(model, steps)
 
     def _batch(self) -> tuple[Tensor, Tensor]:
         seed, at = self.config.seed, self.at
@@ -268,6 +310,13 @@ class Trainer:
         probs, labels = torch.cat(self._probs).numpy()[None], torch.cat(self._labels).numpy()
         predictions = Predictions(probs, labels, self._sums["kl"] / self.at.batch, self.model.likelihood)
         return {"loss": self._sums["loss"] / self.at.batch, **predictions.metrics()}
+
+
+def _set_steps(model: ImageClassifier, steps: int) -> None:
+    """Integrate all blocks of a model in this many steps from now on."""
+    for module in model.modules():
+        if isinstance(module, DeepBlock | ODENet):
+            module.set_steps(steps)
 
 
 def _piece(model: ImageClassifier, config: Config) -> int | None:

@@ -66,7 +66,7 @@ def size_for(batch: int, kept: int) -> int:
 
 
 def kept_by_an_image(config: Config, spec: ImageSpec) -> int:
-    """Peak number of bytes stored per image for the backward pass, not counting the weights.
+    """Peak number of bytes stored per image for the backward pass on the last, finest grid, not counting the weights.
 
     Measured for backpropagation; the other modes store only some of the states, see `sdeweights.gradients`.
     """
@@ -74,7 +74,7 @@ def kept_by_an_image(config: Config, spec: ImageSpec) -> int:
     model = Classifier(config.replace(gradient="backprop", hidden_method=method, compile=False), spec)
     weights = _copies(model.draw(config.training.samples, torch.Generator().manual_seed(0)))
     one, two = (_kept(model, torch.zeros(n, spec.channels, spec.height, spec.width), weights) for n in (1, 2))
-    steps: int = config.system.flow.steps
+    steps: int = config.system.flow.finest
     root = max(1, math.isqrt(steps))
     kept = {"backprop": steps, "checkpoint": root + math.ceil(steps / root), "adjoint": 2}
     return math.ceil((two - one) * min(1.0, kept[config.system.process.gradient] / steps))

@@ -27,7 +27,7 @@ class ODENet(nn.Module):
 
     def __init__(self, config: Config, spec: ImageSpec) -> None:
         super().__init__()
-        self.config = config
+        self.config, self.steps = config, config.system.flow.finest
         shapes = block_shapes(config, spec)
         self.squeezed_before = first_of_scales(config)
         net, flow = config.system.net, config.system.flow
@@ -41,13 +41,17 @@ class ODENet(nn.Module):
         channels, height, width = shapes[-1]
         self.head = nn.Linear(channels * height * width, outputs_of(config, spec))
 
+    def set_steps(self, steps: int) -> None:
+        """Integrate in this many steps of a fixed-step scheme from now on."""
+        self.steps = steps
+
     def features(self, x: Tensor) -> Tensor:
         """Input of the last layer: h at t = 1."""
         h = lifted(x, self.config)
         for b, f_h in enumerate(self.blocks):
             if b in self.squeezed_before:
                 h = space_to_depth(h)
-            h = gradient_channels_last(solved(f_h, channels_last(h), self.config.system.flow))
+            h = gradient_channels_last(solved(f_h, channels_last(h), self.config.system.flow, self.steps))
         return h.flatten(1)
 
     def forward(self, x: Tensor) -> Tensor:
@@ -62,13 +66,13 @@ def odenet_of(config: Config, spec: ImageSpec) -> ODENet:
         return ODENet(config, spec)
 
 
-def solved(f_h: nn.Module, h0: Tensor, flow: FlowOptions) -> Tensor:
-    """h at t = 1, after `flow.steps` steps of a fixed-step scheme, or as many as an adaptive scheme needs."""
+def solved(f_h: nn.Module, h0: Tensor, flow: FlowOptions, steps: int) -> Tensor:
+    """h at t = 1, after `steps` steps of a fixed-step scheme, or as many as an adaptive scheme needs."""
     ends = torch.tensor([0.0, 1.0], dtype=h0.dtype, device=h0.device)
     if flow.adaptive:
         path = odeint(f_h, h0, ends, method=flow.constant_method, rtol=flow.rtol, atol=flow.atol)
     else:
-        ts = torch.linspace(0, 1, flow.steps + 1, dtype=h0.dtype, device=h0.device)
+        ts = torch.linspace(0, 1, steps + 1, dtype=h0.dtype, device=h0.device)
         options = {"grid_constructor": lambda _f, _h, _t: ts}
         path = odeint(f_h, h0, ends, method=flow.constant_method, options=options)
     return cast("Tensor", path[-1])
