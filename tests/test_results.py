@@ -309,9 +309,16 @@ def test_any_seed_of_a_row_is_accepted():
 
 
 def test_a_resumed_run_has_the_commits_of_both_sessions(tmp_path, monkeypatch):
-    for commit in ("abc", "def+", "def+"):
-        monkeypatch.setattr(record, "commit", lambda commit=commit: commit)
+    def session(commit):
+        monkeypatch.setattr(record, "commit", lambda: commit)
         record.note_origin(tmp_path / "run")
+
+    session("refused")  # bad input: no run was started
+    session("abc")
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "config.json").write_text("{}")
+    session("def+")
+    session("def+")
     assert record.origin(tmp_path / "run") == {"commit": "abc, def+", "cpu": record.cpu()}
     assert record.origin(tmp_path / "other")["commit"] == "def+ (when recorded)"
 

@@ -27,6 +27,7 @@ METRICS = (
     "accuracy", "ece", "nll", "brier", "entropy", "kl", "epistemic_share", "disagreement", "nll_one_sample",
     "accuracy_one_sample", "nll_no_noise", "accuracy_no_noise", "test_samples", "parameters",
 )  # fmt: skip
+PATHS = ("out", "data_root")  # on a machine that the reader does not have
 OOD_METRICS = ("images", "auroc", "auroc_mutual_information", "epistemic_share", "disagreement")
 
 
@@ -81,7 +82,7 @@ def entry_of(folder: Path) -> dict[str, Any]:
         "seconds": metrics["seconds"],
         "epochs": metrics.get("epochs"),
         "seed": metrics["seed"],
-        "config": config,
+        "config": {key: value for key, value in config.items() if key not in PATHS},
         "metrics": {name: metrics[name] for name in METRICS if name in metrics},
         "ood": {name: _ood(folder / f"ood-{name}") for name in run.ood if (folder / f"ood-{name}").exists()},
     }
@@ -125,7 +126,7 @@ def locked(file: Path) -> Iterator[None]:
 def note_origin(folder: Path) -> None:
     """Write the commit and the CPU next to the run directory when its training starts; add to them if it resumes."""
     file = _origin_file(folder)
-    before = read_json(file) if file.exists() else {}
+    before = read_json(file) if file.exists() and (folder / "config.json").exists() else {}
     now = {"commit": commit(), "cpu": cpu()}
     write_json(
         file,
