@@ -124,7 +124,7 @@ def pictures(session: nox.Session) -> None:
 
 @nox.session
 def results(session: nox.Session) -> None:
-    """Write docs/RESULTS.md; `nox -s results -- --train --data-root DIR` first trains missing runs (takes hours)."""
+    """Write RESULTS.md from results.json, both in docs/; trains first with `-- --train NAME... --data-root DIR`."""
     install(session, "psdenets")
     session.run("python", "docs/results.py", *session.posargs)
 

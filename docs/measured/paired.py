@@ -1,0 +1,104 @@
+"""Differences of metrics between a run and its twin on the same images, with paired bootstrap intervals.
+
+A resample gives image i the count n_i, the same for both models. Every metric is a function of these counts:
+
+    accuracy, NLL   sum_i n_i x_i / N
+    ECE             sum_b |sum_{i in b} n_i (correct_i - confidence_i)| / N
+    AUROC           sum_j m_j (n(score < s_j) + n(score <= s_j)) / 2 / (N M)      over OOD images j with counts m_j
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bnneval import entropy_split
+from bnneval.predictive import top
+from bnneval.scoring import nll_per_sample
+from bnneval.statistics import Interval, bootstrap
+
+RESAMPLES, LEVEL, SEED, BINS = 1000, 0.95, 0, 15
+Array = NDArray[np.float64]
+
+
+def against_twin(run: Path, twin: Path, ood: tuple[str, ...]) -> dict[str, Any]:
+    """Run minus twin: accuracy, NLL and ECE, and AUROC per OOD set, from the stored predictions of both runs."""
+    (probs, labels), (twin_probs, twin_labels) = (_read(folder / "predictions.npz") for folder in (run, twin))
+    if not np.array_equal(labels, twin_labels):
+        raise ValueError(f"expected predictions of the same images in {run} and {twin}, got different labels")
+    found: dict[str, Any] = classification(probs.mean(0), twin_probs.mean(0), labels)
+    inside, twin_inside = entropy_split(probs), entropy_split(twin_probs)
+    for name in ood:
+        paths = [folder / f"ood-{name}" / "ood.npz" for folder in (run, twin)]
+        if all(path.exists() for path in paths):
+            outside, twin_outside = (entropy_split(_read(path)[0]) for path in paths)
+            theirs = twin_inside.total, twin_outside.total
+            found[f"auroc {name}"] = auroc(inside.total, outside.total, *theirs)
+            found[f"auroc_mutual_information {name}"] = auroc(inside.epistemic, outside.epistemic, *theirs)
+    return {key: list(value) for key, value in found.items()}
+
+
+def _read(path: Path) -> tuple[Array, NDArray[np.int64]]:
+    with np.load(path) as file:
+        return file["probs"], file["labels"]
+
+
+def classification(probs: Array, twin: Array, labels: NDArray[np.int64]) -> dict[str, Interval]:
+    """Differences of accuracy, NLL and ECE of probabilities (N, C) of two models."""
+    (confidence, correct), (twin_confidence, twin_correct) = top(probs, labels), top(twin, labels)
+    gaps, twin_gaps = _gaps(confidence, correct), _gaps(twin_confidence, twin_correct)
+    hits = correct.astype(float) - twin_correct
+    losses = nll_per_sample(probs, labels) - nll_per_sample(twin, labels)
+    return {
+        "accuracy": _interval(lambda n: n @ hits / len(n), len(labels)),
+        "nll": _interval(lambda n: n @ losses / len(n), len(labels)),
+        "ece": _interval(lambda n: _ece(n, *gaps) - _ece(n, *twin_gaps), len(labels)),
+    }
+
+
+def auroc(inside: Array, outside: Array, twin_inside: Array, twin_outside: Array) -> Interval:
+    """Difference of AUROC of two scores, each given for the same N test images and the same M OOD images."""
+    ours, theirs = _ranks(inside, outside), _ranks(twin_inside, twin_outside)
+    return _interval(lambda n, m: _auroc(n, m, *ours) - _auroc(n, m, *theirs), len(inside), len(outside))
+
+
+def _interval(statistic: Callable[..., float], *sizes: int) -> Interval:
+    """The statistic with all counts 1, and its bootstrap interval; each set is resampled to its own size."""
+
+    def resampled(rng: np.random.Generator) -> float:
+        return float(statistic(*(np.bincount(rng.integers(n, size=n), minlength=n) for n in sizes)))
+
+    value = float(statistic(*(np.ones(n, dtype=int) for n in sizes)))
+    if not np.isfinite(value):  # an infinite NLL has no interval
+        return Interval(value, np.nan, np.nan)
+    return bootstrap(resampled, value, RESAMPLES, LEVEL, SEED)
+
+
+def _gaps(confidence: Array, correct: NDArray[np.bool_]) -> tuple[NDArray[np.int64], Array]:
+    """Bin (lo, hi] of each confidence, and correct - confidence."""
+    return np.searchsorted(np.linspace(0, 1, BINS + 1)[1:-1], confidence), correct - confidence
+
+
+def _ece(n: NDArray[np.int64], bins: NDArray[np.int64], gap: Array) -> float:
+    return float(np.abs(np.bincount(bins, n * gap, minlength=BINS)).sum() / len(n))
+
+
+def _ranks(inside: Array, outside: Array) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
+    """Order of the ID scores, and for each OOD score the numbers of ID scores below it and up to it."""
+    order = np.argsort(inside)
+    return order, *(np.searchsorted(inside[order], outside, side) for side in ("left", "right"))
+
+
+def _auroc(
+    n: NDArray[np.int64],
+    m: NDArray[np.int64],
+    order: NDArray[np.int64],
+    below: NDArray[np.int64],
+    upto: NDArray[np.int64],
+) -> float:
+    up_to_rank = np.concatenate([[0], np.cumsum(n[order])])
+    return float(m @ (up_to_rank[below] + up_to_rank[upto]) / (2 * len(n) * len(m)))
