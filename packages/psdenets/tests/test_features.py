@@ -11,14 +11,14 @@ from torch.nn import functional as F
 
 from psdenets import BadInput, Config, ImageSpec, build, load
 from psdenets.data import load_splits
-from psdenets.models.priors import layer_scales
+from psdenets.models.priors import layer_scales, window_effect
 from psdenets.nn.features import Enter, SampleNorm, Whitening, pooled
 from psdenets.nn.hidden_drifts import hidden_drift
 from psdenets.nn.scales import block_shapes
 from psdenets.train import main
 from psdenets.training.loop import Trainer
 from psdenets.training.step import TrainingStep
-from sdeweights import DiagonalDrift, path_action
+from sdeweights import Brownian, Cut, DiagonalDrift, Grid, WeightProcess, flow, path_action
 
 LEARNED = {
     "block": "pre-3", "activation": "relu", "blocks": "1-1", "channels": "6-8", "stem": "whiten", "steps": 2,
@@ -222,3 +222,15 @@ def test_a_network_with_learned_features_trains_resumes_and_loads(tmp_path, caps
     model = load(out)
     probs = model.predict_proba(images(), 2, at())
     torch.testing.assert_close(probs.sum(-1), torch.ones(6, dtype=torch.float64))
+
+
+@pytest.mark.parametrize(
+    "cut", [Cut.full(), Cut.ode_first(0.1), Cut.sde_first(0.1), Cut.vertical(0.3, 0.6), Cut.vertical(0.3, 0.6, "fixed")]
+)
+def test_the_integral_of_the_noise_over_depth_is_the_same_for_every_cut(cut):
+    """Brownian weights of diffusion sigma / effect: the integral has standard deviation sigma / sqrt(3)."""
+    process = WeightProcess(torch.zeros(1), lambda t, w: 0 * w, Brownian(2.0 / window_effect(cut)), cut)
+    with torch.no_grad():
+        path = process.sample(Grid.of(cut, 60, None if cut == Cut.full() else 20), samples=20_000, generator=at())
+        noise = flow(lambda t, h, w: w.expand_as(h), torch.zeros(1, 1), path, "euler-mean")
+    assert noise.std().item() == pytest.approx(2 / math.sqrt(3), rel=0.025)  # 4 s.e. are 2 %

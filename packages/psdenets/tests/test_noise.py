@@ -126,18 +126,20 @@ def test_systems_without_noise(options, without_noise):
 @pytest.mark.parametrize(
     ("options", "advice"),
     [
-        ({"cut": "vertical"}, "raise --sigma, widen the noise with --ratio, or"),
-        ({"cut": "vertical", "t1": 0.2, "t2": 0.6}, "raise --sigma, widen the noise with --t1 and --t2, or"),
-        ({"cut": "both"}, "raise --sigma, widen the noise with --ratio or --share, or"),
-        ({"cut": "full"}, "raise --sigma, or"),
-        ({"model": "sde-bnn"}, "raise --sigma, or"),
+        ({"cut": "vertical"}, "raise --sigma or widen the noise with --ratio"),
+        ({"cut": "vertical", "t1": 0.2, "t2": 0.6}, "raise --sigma or widen the noise with --t1 and --t2"),
+        ({"cut": "both"}, "raise --sigma or widen the noise with --ratio or --share"),
+        ({"cut": "full"}, "raise --sigma"),
+        ({"model": "sde-bnn"}, "raise --sigma"),
     ],
     ids=lambda value: " ".join(map(str, value.values())) if isinstance(value, dict) else "",
 )
 def test_samples_that_agree_are_reported_in_one_line_with_flags_that_apply(options, advice):
-    config = Config(**options)
-    expected = f"the weight samples agree (they explain 0.02 % of the entropy): {advice} try --noise-scale layer"
-    assert samples_agree(config, 0.0002, 16) == expected
+    config = Config(**options, noise_scale="absolute")
+    said = f"the weight samples agree (they explain 0.02 % of the entropy): {advice}"
+    relative = "; --noise-scale effect makes it relative to each layer and to the cut"
+    assert samples_agree(config, 0.0002, 16) == said + relative
+    assert samples_agree(config.replace(noise_scale="effect"), 0.0002, 16) == said
     assert samples_agree(config, 0.0002, 1) == samples_agree(config, 0.01, 16) == ""
 
 

@@ -81,7 +81,7 @@ class DeepBlock(nn.Module):
         flow, width = config.system.flow, config.system.net.width
         net = hidden_drift(flow.block, channels, width, flow.activation, generator, fuse=flow.compile)
         w0, self.f_h = flatten(net)
-        self.process = _process(config, flow.gain * w0, prior_of(config.system.process, net), cut, generator)
+        self.process = _process(config, flow.gain * w0, prior_of(config.system.process, net, cut), cut, generator)
         self.config, self.channels, self.grid = config, channels, grid_of(config, cut)
         self.gradient = config.system.process.gradient
         self.method = flow.method(self.gradient)

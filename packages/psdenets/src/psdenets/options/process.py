@@ -10,8 +10,10 @@ class ProcessOptions(Group, group="weight process"):
     """Prior, posterior drift f_q, solvers and gradient."""
 
     sigma: float = option(0.05, "diffusion of the prior", above(0))
-    noise_scale: Literal["absolute", "layer"] = option(
-        "absolute", "diffusion of a weight: sigma, or sigma / sqrt(fan-in) of its layer"
+    noise_scale: Literal["absolute", "layer", "effect"] = option(
+        "absolute",
+        "diffusion of a weight: sigma, sigma / sqrt(fan-in) of its layer, or this divided by the effect of the window, "
+        "so that the hidden state sees the same noise with every cut",
     )
     theta: float = option(1.0, "mean reversion of the Ornstein-Uhlenbeck prior", at_least(0))
     prior: str = option(

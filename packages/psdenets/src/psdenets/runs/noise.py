@@ -47,8 +47,7 @@ def samples_agree(config: Config, share: float, samples: int) -> str:
     if cut is None or cut.noisy_share == 0 or samples < 2 or share >= _AGREE:
         return ""
     wider = f" or widen the noise with {cut.widened_by}" if cut.widened_by else ""
-    relative = (
-        "" if config.system.process.noise_scale == "layer" else "; --noise-scale layer makes it relative to each layer"
-    )
+    absolute = config.system.process.noise_scale == "absolute"
+    relative = "; --noise-scale effect makes it relative to each layer and to the cut" if absolute else ""
     explained = f"they explain {100 * share:.2g} % of the entropy"
     return f"the weight samples agree ({explained}): raise --sigma{wider}{relative}"
