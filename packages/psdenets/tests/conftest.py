@@ -16,6 +16,8 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ordinary"))
 
 # Flags of a run that takes seconds: 4 x 4 pixels after the squeeze, few channels, few images.
 SMALL = [
+    "--preset",
+    "digits-strided",
     "--width",
     "4",
     "--steps",

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 
-from psdenets import BadInput, Config, build, load
+from psdenets import BadInput, Config, build, load, preset
 from psdenets.data import load_splits
 from psdenets.runs.predictions import predict
 from psdenets.seeds import generator
@@ -32,7 +32,7 @@ def test_a_scheme_that_is_not_reversible_gives_a_one_line_error_and_exit_status_
     ("gradient", "method"), [("backprop", "euler-mean"), ("checkpoint", "euler-mean"), ("adjoint", "reversible_heun")]
 )
 def test_the_gradient_mode_selects_the_default_scheme(gradient, method):
-    config = Config(gradient=gradient, width=4, drift="1-4-1")
+    config = preset("digits-strided", gradient=gradient, width=4, drift="1-4-1")
     chosen = build(config)
     named = build(config.replace(hidden_method=method))
     x = torch.rand(2, 1, 8, 8, generator=torch.Generator().manual_seed(0))
@@ -49,7 +49,15 @@ def test_adjoint_gradient_of_w0_equals_backprop_for_large_weights(steps):
     grads = []
     for gradient in ("adjoint", "backprop"):
         model = build(
-            Config(cut="full", gradient=gradient, hidden_method="reversible_heun", steps=steps, gain=3.0, width=8)
+            preset(
+                "digits-strided",
+                cut="full",
+                gradient=gradient,
+                hidden_method="reversible_heun",
+                steps=steps,
+                gain=3.0,
+                width=8,
+            )
         ).double()
         logits, _ = model(x, torch.Generator().manual_seed(1))
         loss = torch.nn.functional.cross_entropy(logits, y)

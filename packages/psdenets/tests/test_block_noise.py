@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import itertools
+from functools import partial
 
 import pytest
 import torch
 
-from psdenets import Config, build
+from psdenets import build, preset
+
+strided = partial(preset, "digits-strided")  # the network of the paper, at the size of the digits
 
 
 def noise_of(model, samples, generator):
@@ -33,7 +36,7 @@ def correlation(a, b):
 
 @pytest.fixture
 def model():
-    return build(Config(cut="full", blocks="2-1", width=4, steps=4, drift="1-4-1", head="meanfield"))
+    return build(strided(cut="full", blocks="2-1", width=4, steps=4, drift="1-4-1", head="meanfield"))
 
 
 def test_noise_of_different_blocks_is_independent(model):

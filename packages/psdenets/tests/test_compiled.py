@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import shutil
+from functools import partial
 
 import numpy as np
 import pytest
 import torch
 
-from psdenets import BadInput, Config, build
+from psdenets import BadInput, build, preset
 from psdenets.nn.activations import ACTIVATIONS
 from psdenets.nn.fast import compiled
 from psdenets.nn.fast.switch import enabled
 from psdenets.train import main
+
+strided = partial(preset, "digits-strided")  # the network of the paper, at the size of the digits
 
 fast_only = pytest.mark.skipif(not enabled(), reason="--compile has no effect on plain layers")
 t64 = {"dtype": torch.float64}
@@ -43,7 +46,7 @@ def test_second_derivatives_raise_an_error_instead_of_being_wrong(monkeypatch):
     x, m = pair(torch.float64)
     (first,) = torch.autograd.grad(compiled.compiled_add_map("softplus")(x, m).sum(), x)
     torch.testing.assert_close(first, torch.sigmoid(x + m), rtol=0, atol=1e-12)
-    with pytest.raises(RuntimeError, match="expected first derivatives with --compile"):
+    with pytest.raises(RuntimeError, match="--compile supports first derivatives only"):
         torch.autograd.grad(compiled.compiled_add_map("softplus")(x, m).sum(), x, create_graph=True)
 
 
@@ -58,7 +61,7 @@ def test_the_polynomial_approximates_log1p_with_an_error_below_1e_8():
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # raised by torch's compiler about other parts of torch
 def test_a_compiled_network_agrees_with_the_plain_one():
     """Logits and gradients agree to 1e-12 in float64, and the parameters have the same names."""
-    config = Config(width=4, steps=4, drift="1-4-1", activation="softplus")
+    config = strided(width=4, steps=4, drift="1-4-1", activation="softplus")
     plain, fast = (build(config.replace(compile=c)).double() for c in (False, True))
     assert list(plain.state_dict()) == list(fast.state_dict())
     x = torch.rand(3, 1, 8, 8, generator=torch.Generator().manual_seed(0), **t64)
@@ -76,7 +79,7 @@ def test_a_compiled_network_agrees_with_the_plain_one():
 def test_compiling_without_a_compiler_gives_a_one_line_error(monkeypatch, capsys, tmp_path):
     monkeypatch.setenv("CXX", "no-such-compiler")
     with pytest.raises(BadInput, match="expected a C\\+\\+ compiler for --compile, but no-such-compiler was not found"):
-        build(Config(compile=True))
-    assert main(["--compile", "--out", str(tmp_path / "run")]) == 2
+        build(strided(compile=True))
+    assert main(["--preset", "digits-strided", "--compile", "--out", str(tmp_path / "run")]) == 2
     assert "no-such-compiler" in capsys.readouterr().err
     assert not (tmp_path / "run").exists()

@@ -1,16 +1,19 @@
 from __future__ import annotations
 
 import math
+from functools import partial
 
 import pytest
 import torch
 from torch.nn import functional as F
 
-from psdenets import BadInput, Config, ImageSpec, build
+from psdenets import BadInput, ImageSpec, build, preset
 from psdenets.models.psde import Classifier, require_seen_noise
 from psdenets.models.windows import cuts_of
 from psdenets.nn.heads import MeanFieldHead
 from psdenets.nn.scales import block_shapes
+
+strided = partial(preset, "digits-strided")  # the network of the paper, at the size of the digits
 
 SMALL = {"width": 4, "steps": 8, "drift": "1-4-1"}
 CUTS = {
@@ -47,7 +50,7 @@ def trained_a_little(model):
 @pytest.mark.parametrize("blocks", ["1", "2-1"])
 @pytest.mark.parametrize("cut", CUTS)
 def test_every_cut_gives_logits_a_kl_probabilities_and_finite_gradients(cut, blocks):
-    model = trained_a_little(build(Config(**SMALL, **CUTS[cut], blocks=blocks)))
+    model = trained_a_little(build(strided(**SMALL, **CUTS[cut], blocks=blocks)))
     logits, kl = model(images(), at())
     assert logits.shape == (3, 10)
     assert (kl.item() > 0) == (cut != "none")
@@ -59,15 +62,15 @@ def test_every_cut_gives_logits_a_kl_probabilities_and_finite_gradients(cut, blo
 
 @pytest.mark.parametrize("cut", CUTS)
 def test_posterior_is_the_prior_and_the_kl_is_zero_before_training(cut):
-    _, kl = build(Config(**SMALL, **CUTS[cut]))(images())
+    _, kl = build(strided(**SMALL, **CUTS[cut]))(images())
     assert kl.item() == 0.0
 
 
 @pytest.mark.parametrize("cut", [cut for cut in CUTS if cut not in ("fixed", "learned", "horizontal", "both")])
 def test_without_noise_all_samples_of_all_cuts_agree_with_the_ode(cut):
     quiet = {"sigma": 1e-12, "blocks": "2-1"}
-    ode = trained_a_little(build(Config(**SMALL, **quiet, cut="none"))).predict_proba(images())
-    probs = trained_a_little(build(Config(**SMALL, **quiet, **CUTS[cut]))).predict_proba(
+    ode = trained_a_little(build(strided(**SMALL, **quiet, cut="none"))).predict_proba(images())
+    probs = trained_a_little(build(strided(**SMALL, **quiet, **CUTS[cut]))).predict_proba(
         images(), 3, return_samples=True
     )
     torch.testing.assert_close(probs, ode.expand(3, -1, -1), rtol=0, atol=1e-5)  # rounding depends on the grid
@@ -75,7 +78,7 @@ def test_without_noise_all_samples_of_all_cuts_agree_with_the_ode(cut):
 
 def test_without_noise_all_samples_of_resets_and_horizontal_cuts_agree():
     for cut in ("fixed", "learned", "horizontal", "both"):
-        model = trained_a_little(build(Config(**SMALL, **CUTS[cut], sigma=1e-12)))
+        model = trained_a_little(build(strided(**SMALL, **CUTS[cut], sigma=1e-12)))
         probs = model.predict_proba(images(), 3, return_samples=True)
         torch.testing.assert_close(probs[1:], probs[:1].expand(2, -1, -1), rtol=0, atol=1e-6)
 
@@ -85,7 +88,7 @@ def test_without_noise_all_samples_of_resets_and_horizontal_cuts_agree():
 def test_noise_reaches_the_predictions_of_every_noisy_cut(cut, steps):
     """If the only noisy Euler step ended at t = 1 or at a reset, no step of h would use noisy weights."""
     few = steps == 3 and cut == "three phases"
-    model = build(Config(**{**SMALL, "steps": steps}, **CUTS[cut], sigma=1.0))
+    model = build(strided(**{**SMALL, "steps": steps}, **CUTS[cut], sigma=1.0))
     probs = model.predict_proba(images(), 3, at(), return_samples=True)
     assert few or all(block.grid.sde.steps >= 2 for block in model.deep_blocks)
     assert probs.std(0).max() > 1e-6  # rounding would give 1e-8
@@ -105,9 +108,9 @@ ONE_NOISY_STEP = {
 @pytest.mark.parametrize("flags", ONE_NOISY_STEP)
 def test_a_single_noisy_step_is_seen_at_the_mean_of_both_ends_and_refused_at_the_left_end(flags):
     options = {**SMALL, "sigma": 1.0, **ONE_NOISY_STEP[flags]}
-    probs = build(Config(**options)).predict_proba(images(), 3, at(), return_samples=True)
+    probs = build(strided(**options)).predict_proba(images(), 3, at(), return_samples=True)
     assert (probs[0] - probs[1]).abs().max() > 1e-4
-    left = build(Config(**options, hidden_method="euler"))
+    left = build(strided(**options, hidden_method="euler"))
     probs = left.predict_proba(images(), 3, at(), return_samples=True)
     assert torch.equal(probs[0], probs[1])
     with pytest.raises(BadInput, match="expected noise that affects the hidden state"):
@@ -115,7 +118,7 @@ def test_a_single_noisy_step_is_seen_at_the_mean_of_both_ends_and_refused_at_the
 
 
 def test_noise_that_continues_after_its_only_step_is_seen_at_the_left_end():
-    model = build(Config(**{**SMALL, "steps": 3}, order="sde-first", sde_steps=1, sigma=1.0, hidden_method="euler"))
+    model = build(strided(**{**SMALL, "steps": 3}, order="sde-first", sde_steps=1, sigma=1.0, hidden_method="euler"))
     require_seen_noise(model)
     probs = model.predict_proba(images(), 2, at(), return_samples=True)
     assert not torch.equal(probs[0], probs[1])
@@ -123,53 +126,53 @@ def test_noise_that_continues_after_its_only_step_is_seen_at_the_left_end():
 
 def test_order_determines_which_end_of_depth_is_noisy():
     """The published code parsed --ode-first and never passed it on."""
-    first, last = (cuts_of(Config(order=order, ratio=0.25))[0] for order in ("sde-first", "ode-first"))
+    first, last = (cuts_of(strided(order=order, ratio=0.25))[0] for order in ("sde-first", "ode-first"))
     assert (first.t1, first.t2) == (0.0, 0.25)
     assert (last.t1, last.t2) == (0.75, 1.0)
-    path = build(Config(**SMALL, order="ode-first", ratio=0.25)).draw(50, at()).paths[0]
+    path = build(strided(**SMALL, order="ode-first", ratio=0.25)).draw(50, at()).paths[0]
     assert path.times[6] == 0.75
     assert torch.equal(path.w[:, 6], path.w[:1, 6].expand(50, -1))  # the same in all samples
     assert path.w[:, 7].std(0).min() > 0
-    path = build(Config(**SMALL, order="sde-first", ratio=0.25)).draw(50, at()).paths[0]
+    path = build(strided(**SMALL, order="sde-first", ratio=0.25)).draw(50, at()).paths[0]
     assert path.w[:, 1].std(0).min() > 0
 
 
 def test_ratio_refers_to_depth_and_share_to_weights():
     """The published code used one number for both."""
-    cut = cuts_of(Config(cut="both", ratio=0.2, share=0.7))[0]
+    cut = cuts_of(strided(cut="both", ratio=0.2, share=0.7))[0]
     assert (cut.t1, cut.t2, cut.stochastic) == (0.8, 1.0, 0.7)
-    model = build(Config(**SMALL, cut="horizontal", share=0.7))
+    model = build(strided(**SMALL, cut="horizontal", share=0.7))
     process = model.deep_blocks[0].process
     assert len(process.S) == round(0.7 * process.d)
 
 
 def test_kappa_is_inversely_proportional_to_the_noisy_share():
     """The published code used kappa = 1e-4 / 0.1 for every ratio."""
-    assert Config(ratio=0.1, kappa_base=1e-4).system.kl_weight == pytest.approx(1e-3, rel=1e-12)
-    assert Config(ratio=0.5, kappa_base=1e-4).system.kl_weight == pytest.approx(2e-4, rel=1e-12)
-    assert Config(t1=0.2, t2=0.4, kappa_base=1e-4).system.kl_weight == pytest.approx(5e-4, rel=1e-12)
-    assert Config(cut="both", ratio=0.1, share=0.5, kappa_base=1e-4).system.kl_weight == pytest.approx(2e-3, rel=1e-12)
-    assert Config(ratio=0.1, kappa=0.25).system.kl_weight == 0.25
+    assert strided(ratio=0.1, kappa_base=1e-4).system.kl_weight == pytest.approx(1e-3, rel=1e-12)
+    assert strided(ratio=0.5, kappa_base=1e-4).system.kl_weight == pytest.approx(2e-4, rel=1e-12)
+    assert strided(t1=0.2, t2=0.4, kappa_base=1e-4).system.kl_weight == pytest.approx(5e-4, rel=1e-12)
+    assert strided(cut="both", ratio=0.1, share=0.5, kappa_base=1e-4).system.kl_weight == pytest.approx(2e-3, rel=1e-12)
+    assert strided(ratio=0.1, kappa=0.25).system.kl_weight == 0.25
 
 
 def test_network_scope_divides_one_window_among_the_blocks():
-    cuts = cuts_of(Config(t1=0.25, t2=0.75, blocks="2-2", scope="network", at_t2="learned"))
+    cuts = cuts_of(strided(t1=0.25, t2=0.75, blocks="2-2", scope="network", at_t2="learned"))
     assert [cut.deterministic for cut in cuts] == [True, False, False, True]
     assert [(cut.t1, cut.t2) for cut in cuts[1:3]] == [(0.0, 1.0), (0.0, 1.0)]
-    cuts = cuts_of(Config(t1=0.1, t2=0.9, blocks="2", scope="network", at_t2="learned"))
+    cuts = cuts_of(strided(t1=0.1, t2=0.9, blocks="2", scope="network", at_t2="learned"))
     assert [(cut.t1, cut.t2, cut.at_t2) for cut in cuts] == [(0.2, 1.0, "continue"), (0.0, 0.8, "learned")]
 
 
 @pytest.mark.parametrize("blocks", ["3", "7", "10"])
 @pytest.mark.parametrize("ratio", [0.1, 0.3, 0.7, 1.0])
 def test_network_scope_keeps_the_length_of_the_window(blocks, ratio):
-    cuts = cuts_of(Config(ratio=ratio, blocks=blocks, scope="network"))
+    cuts = cuts_of(strided(ratio=ratio, blocks=blocks, scope="network"))
     noisy = sum(cut.t2 - cut.t1 for cut in cuts if not cut.deterministic)
     assert noisy / len(cuts) == pytest.approx(ratio, abs=1e-11)
 
 
 def test_under_network_scope_the_deterministic_prefix_is_computed_once():
-    model = build(Config(**SMALL, blocks="2-1", ratio=0.1, scope="network"))
+    model = build(strided(**SMALL, blocks="2-1", ratio=0.1, scope="network"))
     weights = model.draw(4, at())
     h = model.prepare(images())
     for block, path in zip(model.deep_blocks[:1], weights.paths, strict=False):
@@ -179,7 +182,7 @@ def test_under_network_scope_the_deterministic_prefix_is_computed_once():
 
 
 def test_a_deterministic_block_after_a_noisy_one_processes_every_sample():
-    config = Config(**SMALL, blocks="2", order="sde-first", ratio=0.25, scope="network")
+    config = strided(**SMALL, blocks="2", order="sde-first", ratio=0.25, scope="network")
     model = trained_a_little(build(config)).double()
     weights = model.draw(3, at())
     x = images().double()
@@ -190,14 +193,14 @@ def test_a_deterministic_block_after_a_noisy_one_processes_every_sample():
 
 
 def test_sample_i_depends_only_on_the_seed_and_i():
-    model = trained_a_little(build(Config(**SMALL, cut="full", blocks="2-1", head="meanfield")))
+    model = trained_a_little(build(strided(**SMALL, cut="full", blocks="2-1", head="meanfield")))
     few = model.predict_proba(images(), 2, at(3), return_samples=True)
     many = model.predict_proba(images(), 5, at(3), return_samples=True)
     torch.testing.assert_close(few, many[:2], rtol=0, atol=1e-6)  # rounding depends on the batch size
 
 
 def test_predictions_do_not_depend_on_the_batch_size():
-    model = trained_a_little(build(Config(**SMALL, cut="full"))).double()
+    model = trained_a_little(build(strided(**SMALL, cut="full"))).double()
     x = images(7).double()
     whole, parts = (model.predict_proba(x, 3, at(), batch_size=b) for b in (7, 2))
     torch.testing.assert_close(whole, parts, rtol=0, atol=1e-12)
@@ -205,7 +208,7 @@ def test_predictions_do_not_depend_on_the_batch_size():
 
 def test_probabilities_are_averaged_instead_of_log_probabilities():
     """The published code averaged log-probabilities, which do not add up to 1 for two samples or more."""
-    model = trained_a_little(build(Config(**SMALL, cut="full", sigma=1.0)))
+    model = trained_a_little(build(strided(**SMALL, cut="full", sigma=1.0)))
     samples = model.predict_proba(images(), 8, at(), return_samples=True)
     mean = model.predict_proba(images(), 8, at())
     torch.testing.assert_close(mean, samples.mean(0), rtol=0, atol=1e-7)
@@ -214,7 +217,7 @@ def test_probabilities_are_averaged_instead_of_log_probabilities():
 
 @pytest.mark.parametrize("steps", [1, 3, 8])
 def test_a_deterministic_block_equals_a_residual_network_bit_for_bit(steps):
-    config = Config(**{**SMALL, "steps": steps}, cut="none", hidden_method="euler")
+    config = strided(**{**SMALL, "steps": steps}, cut="none", hidden_method="euler")
     model = trained_a_little(build(config)).double()
     block = model.deep_blocks[0]
     path = block.draw(1, at())
@@ -227,7 +230,7 @@ def test_a_deterministic_block_equals_a_residual_network_bit_for_bit(steps):
 
 
 def test_gain_scales_the_initial_weights():
-    plain, scaled = (build(Config(**SMALL, gain=gain)).deep_blocks[0].process.w0 for gain in (1.0, 3.0))
+    plain, scaled = (build(strided(**SMALL, gain=gain)).deep_blocks[0].process.w0 for gain in (1.0, 3.0))
     torch.testing.assert_close(scaled, 3 * plain, rtol=0, atol=0)
 
 
@@ -245,7 +248,7 @@ def test_parameter_counts_match_the_papers_networks():
 
 
 def test_scales_halve_the_image_and_quadruple_the_channels():
-    config = Config(blocks="2-2-2", squeeze_input=0, augment_channels=0)
+    config = strided(blocks="2-2-2", squeeze_input=0, augment_channels=0)
     spec = ImageSpec(3, 32, 32, ("a", "b"), (0.0,) * 3, (1.0,) * 3)
     assert block_shapes(config, spec) == [(3, 32, 32)] * 2 + [(12, 16, 16)] * 2 + [(48, 8, 8)] * 2
 
@@ -253,12 +256,12 @@ def test_scales_halve_the_image_and_quadruple_the_channels():
 def test_the_error_for_an_image_that_cannot_be_halved_names_its_size():
     spec = ImageSpec(1, 28, 30, ("a", "b"), (0.0,), (1.0,))
     with pytest.raises(BadInput, match=r"multiples of 4 .* got images of 1 x 28 x 30"):
-        Classifier(Config(blocks="1-1-1", squeeze_input=0), spec)
+        Classifier(strided(blocks="1-1-1", squeeze_input=0), spec)
 
 
 def test_the_model_normalises_its_images():
     spec = ImageSpec(1, 8, 8, ("a", "b"), (0.25,), (0.5,))
-    model = Classifier(Config(**SMALL, squeeze_input=0, augment_channels=2), spec)
+    model = Classifier(strided(**SMALL, squeeze_input=0, augment_channels=2), spec)
     h = model.prepare(torch.full((1, 1, 8, 8), 0.75))
     assert h[0, 0].unique().tolist() == [1.0]
     assert h[0, 1:].abs().max() == 0  # zero channels are added after normalisation
@@ -277,7 +280,7 @@ def test_the_model_normalises_its_images():
 )
 def test_invalid_images_are_refused(x, message):
     with pytest.raises(BadInput, match=message):
-        build(Config(**SMALL))(x)
+        build(strided(**SMALL))(x)
 
 
 def test_mean_field_kl_equals_that_of_torch_distributions():
@@ -295,7 +298,7 @@ def test_mean_field_kl_equals_that_of_torch_distributions():
 
 
 def test_mean_field_head_adds_its_kl_and_its_noise():
-    model = build(Config(**SMALL, cut="none", head="meanfield"))
+    model = build(strided(**SMALL, cut="none", head="meanfield"))
     _, kl = model(images())
     assert kl.item() == pytest.approx(model.head.kl().item(), rel=1e-6)
     probs = model.predict_proba(images(), 3, at(), return_samples=True)
@@ -307,7 +310,7 @@ def test_gradient_modes_agree_with_backpropagation(gradient):
     method = "reversible_heun" if gradient == "adjoint" else "euler-mean"  # what the mode selects
     grads = []
     for mode in ("backprop", gradient):
-        config = Config(**SMALL, cut="full", gradient=mode, hidden_method=method if mode == "backprop" else "auto")
+        config = strided(**SMALL, cut="full", gradient=mode, hidden_method=method if mode == "backprop" else "auto")
         model = trained_a_little(build(config)).double()
         logits, kl = model(images().double(), at())
         (F.cross_entropy(logits, torch.tensor([0, 1, 2])) + kl).backward()
@@ -319,7 +322,7 @@ def test_gradient_modes_agree_with_backpropagation(gradient):
 @pytest.mark.parametrize("cut", CUTS)
 def test_samples_in_groups_give_the_same_predictions_as_all_at_once(cut, method, monkeypatch):
     """Groups of one sample; the prefix that samples share is computed once."""
-    config = Config(**SMALL, **CUTS[cut], blocks="1-2", hidden_method=method, head="meanfield")
+    config = strided(**SMALL, **CUTS[cut], blocks="1-2", hidden_method=method, head="meanfield")
     model = trained_a_little(build(config)).double()
     x = images(5).double()
     with torch.no_grad():
@@ -335,7 +338,7 @@ def test_samples_in_groups_give_the_same_predictions_as_all_at_once(cut, method,
 
 
 def test_sharing_the_prefix_does_not_change_a_bit_of_the_logits():
-    model = trained_a_little(build(Config(**SMALL, **CUTS["network"], blocks="2-2", hidden_method="euler")))
+    model = trained_a_little(build(strided(**SMALL, **CUTS["network"], blocks="2-2", hidden_method="euler")))
     weights = model.draw(3, at(1))
     with torch.no_grad():
         state = model.shared(images(), weights)
@@ -348,7 +351,7 @@ def test_sharing_the_prefix_does_not_change_a_bit_of_the_logits():
 @pytest.mark.parametrize("cut", ["ode-first", "network", "horizontal", "fixed"])
 def test_ten_samples_at_once_equal_ten_separate_passes(cut, dtype, atol):
     """With ten samples at once, the prefix is computed once; each separate pass computes it again."""
-    model = trained_a_little(build(Config(**SMALL, **CUTS[cut], blocks="2-1"))).to(dtype)
+    model = trained_a_little(build(strided(**SMALL, **CUTS[cut], blocks="2-1"))).to(dtype)
     x = images().to(dtype)
     weights = model.draw(10, at(1))
     with torch.no_grad():
@@ -359,7 +362,7 @@ def test_ten_samples_at_once_equal_ten_separate_passes(cut, dtype, atol):
 
 
 def test_a_block_without_noise_stores_one_path_for_all_samples():
-    model = build(Config(**SMALL, **CUTS["network"], blocks="2-2"))
+    model = build(strided(**SMALL, **CUTS["network"], blocks="2-2"))
     quiet, noisy = model.draw(50, at()).paths[0], model.draw(50, at()).paths[-1]
     assert quiet.w.shape == noisy.w.shape[:1] + quiet.w.shape[1:]
     assert quiet.w.untyped_storage().nbytes() * 50 == quiet.w.numel() * 4

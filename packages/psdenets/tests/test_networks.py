@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from psdenets import BadInput, Config, ImageSpec
+from psdenets import BadInput, Config, ImageSpec, preset
 from psdenets.data.spec import SPECS
 from psdenets.models.nets.convnet import ConvNet
 from psdenets.models.nets.odenet import ODENet, odenet_of
@@ -68,7 +68,7 @@ def test_odenet_equals_the_deterministic_psde_with_constant_weights(method, atol
     """With theta = 0 and an untrained f_q, whose last layer is zero, dw = 0: the same network, solved in two ways."""
     shared = {"blocks": "1-1", "width": 6, "steps": 4, "hidden_method": method, "gain": 2.0}
     ode = odenet_of(config_of("odenet", **shared), DIGITS).double()
-    psde = build(Config(cut="none", theta=0.0, **shared)).double()
+    psde = build(preset("digits-strided", cut="none", theta=0.0, **shared)).double()
     psde.head.weight.data.copy_(ode.head.weight)
     psde.head.bias.data.copy_(ode.head.bias)
     logits, kl = psde(images())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 from types import SimpleNamespace
 
 import numpy as np
@@ -10,7 +11,7 @@ import pytest
 import torch
 
 import bnneval
-from psdenets import Config, build, evaluate, load
+from psdenets import Config, build, evaluate, load, preset
 from psdenets.data import load_splits
 from psdenets.models.laplace import unfitted
 from psdenets.runs.directory import RunDir
@@ -20,6 +21,8 @@ from psdenets.runs.plots import width_ratios
 from psdenets.runs.predictions import predict
 from psdenets.runs.results import History, write_results
 from sdeweights import Cut, Grid, OrnsteinUhlenbeck, WeightProcess
+
+strided = partial(preset, "digits-strided")  # the network of the paper, at the size of the digits
 
 SMALL = {"width": 2, "steps": 4, "drift": "1-4-1", "limit_train": 64, "limit_test": 30, "batch_size": 16}
 KEYS = {"epistemic_share", "disagreement", "nll_one_sample", "accuracy_one_sample"}
@@ -51,8 +54,8 @@ def perturbed(model):
     ids=lambda options: " ".join(map(str, options.values())),
 )
 def test_weights_without_noise_are_those_of_almost_no_noise(options):
-    noisy = perturbed(build(Config(**SMALL, **options, head="meanfield")))
-    still = perturbed(build(Config(**SMALL, **options, head="meanfield", sigma=1e-7, log_std=-16.0)))
+    noisy = perturbed(build(strided(**SMALL, **options, head="meanfield")))
+    still = perturbed(build(strided(**SMALL, **options, head="meanfield", sigma=1e-7, log_std=-16.0)))
     with torch.no_grad():
         mean, almost, sample = noisy.mean_weights(), still.draw(1), noisy.draw(1)
     assert [path.w.shape for path in mean.paths] == [path.w.shape for path in almost.paths]
@@ -70,7 +73,7 @@ def test_gaussian_weights_without_noise_are_their_means():
 
 @pytest.mark.parametrize("predictive", ["sampled", "probit"])
 def test_a_laplace_approximation_without_noise_is_the_trained_network(predictive):
-    spec = load_splits(Config(**SMALL)).spec
+    spec = load_splits(strided(**SMALL)).spec
     model = unfitted(Config(model="resnet32-laplace", width=2, predictive=predictive), spec).eval()
     head = model.net.head
     model.posterior_mean.copy_(torch.cat([head.weight.detach().flatten(), head.bias.detach()]))
@@ -80,7 +83,7 @@ def test_a_laplace_approximation_without_noise_is_the_trained_network(predictive
 
 
 def test_metrics_of_noise_equal_those_of_their_functions():
-    model = perturbed(build(Config(**SMALL, cut="full", sigma=1.0)))
+    model = perturbed(build(strided(**SMALL, cut="full", sigma=1.0)))
     test = load_splits(model.config).test
     predictions = predict(model, test, 3, torch.Generator().manual_seed(0))
     probs, labels = predictions.probs, predictions.labels
@@ -108,7 +111,7 @@ def test_metrics_of_noise_equal_those_of_their_functions():
     ids=["resnet32", "cut none", "ensemble"],
 )
 def test_systems_without_noise(options, without_noise):
-    model = build(Config(**options, width=2, limit_test=30)).eval()
+    model = build(strided(**options, width=2, limit_test=30)).eval()
     test = load_splits(model.config).test
     predictions = predict(model, test, model.config.system.final_samples, torch.Generator().manual_seed(0))
     found, ordinary = noise_metrics(model, test, predictions), predictions.metrics()
@@ -135,7 +138,7 @@ def test_systems_without_noise(options, without_noise):
     ids=lambda value: " ".join(map(str, value.values())) if isinstance(value, dict) else "",
 )
 def test_samples_that_agree_are_reported_in_one_line_with_flags_that_apply(options, advice):
-    config = Config(**options, noise_scale="absolute")
+    config = strided(**options, noise_scale="absolute")
     said = f"the weight samples agree (they explain 0.02 % of the entropy): {advice}"
     relative = "; --noise-scale effect makes it relative to each layer and to the cut"
     assert samples_agree(config, 0.0002, 16) == said + relative
@@ -145,7 +148,7 @@ def test_samples_that_agree_are_reported_in_one_line_with_flags_that_apply(optio
 
 def finished(path, **options):
     """The summary of a run with an untrained network, and the run."""
-    config, run = Config(**SMALL, test_samples=3, **options), RunDir(path)
+    config, run = strided(**SMALL, test_samples=3, **options), RunDir(path)
     model = build(config).eval()
     splits = load_splits(config)
     run.begin(config, splits.spec, {"train": 57, "val": 7, "test": 30})
@@ -181,7 +184,7 @@ def test_a_run_whose_samples_differ_and_one_without_noise_do_not(tmp_path):
 
 def test_widths_of_an_untrained_posterior_are_exactly_those_of_the_prior():
     for options in ({"cut": "horizontal"}, {"cut": "vertical", "t1": 0.2, "t2": 0.7, "at_t2": "fixed"}):
-        (block,) = build(Config(**SMALL, **options)).deep_blocks
+        (block,) = build(strided(**SMALL, **options)).deep_blocks
         ratio = width_ratios(block)
         assert len(ratio) == min(20_000, len(block.process.S))
         assert (ratio == 1).all()

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import math
+from functools import partial
 
 import pytest
 import torch
 
-from psdenets import Config, build
+from psdenets import build, preset
 from psdenets.models.likelihoods import CATEGORICAL
 from psdenets.training.objective import kappa_at, objective
 from psdenets.training.schedules import rate
+
+strided = partial(preset, "digits-strided")  # the network of the paper, at the size of the digits
 
 
 def test_loss_equals_the_value_computed_by_hand():
@@ -40,7 +43,7 @@ def test_the_kl_of_the_head_has_the_weight_1_over_n_for_every_kappa(kappa):
 
 def test_with_kappa_one_half_the_loss_is_the_exact_negative_elbo():
     """n * loss = -E log p(D | w) + KL(q || p), with the KL of the path computed by hand."""
-    model = build(Config(width=4, steps=4, drift="1-4-1", cut="full", head="meanfield")).double()
+    model = build(strided(width=4, steps=4, drift="1-4-1", cut="full", head="meanfield")).double()
     g = torch.Generator().manual_seed(0)
     with torch.no_grad():
         for p in model.parameters():

@@ -5,11 +5,12 @@ from __future__ import annotations
 import platform
 import subprocess
 import sys
+from functools import partial
 
 import pytest
 import torch
 
-from psdenets import BadInput, Config, build, preset
+from psdenets import BadInput, build, preset
 from psdenets.data import load_splits
 from psdenets.data.spec import SPECS
 from psdenets.models.likelihoods import CATEGORICAL
@@ -17,6 +18,8 @@ from psdenets.training.allocator import keep_freed_memory
 from psdenets.training.loop import Diverged, Trainer
 from psdenets.training.micro_batches import in_pieces, kept_by_an_image, size_for
 from psdenets.training.objective import objective
+
+strided = partial(preset, "digits-strided")  # the network of the paper, at the size of the digits
 
 CUTS = {
     "none": {"cut": "none"},
@@ -45,7 +48,7 @@ def gradients(model, loss):
 @pytest.mark.parametrize("size", [1, 3, 4, 7])
 @pytest.mark.parametrize("cut", CUTS)
 def test_the_gradient_in_micro_batches_equals_that_of_the_batch(cut, size):
-    config = Config(width=4, steps=8, drift="1-4-1", samples=2, head="meanfield", **CUTS[cut])
+    config = strided(width=4, steps=8, drift="1-4-1", samples=2, head="meanfield", **CUTS[cut])
     model = moved(config)
     g = torch.Generator().manual_seed(0)
     x, labels = torch.rand(7, 1, 8, 8, generator=g, dtype=torch.float64), torch.arange(7)
@@ -63,7 +66,7 @@ def test_the_gradient_in_micro_batches_equals_that_of_the_batch(cut, size):
 
 
 def test_training_in_micro_batches_ends_with_the_same_weights_as_with_whole_batches():
-    config = Config(width=4, steps=4, drift="1-4-1", batch_size=16, limit_train=64, limit_test=10, cut="full")
+    config = strided(width=4, steps=4, drift="1-4-1", batch_size=16, limit_train=64, limit_test=10, cut="full")
     ends = []
     for piece in (None, 5, 16, 99):
         trainer = Trainer(config.replace(piece=piece), load_splits(config), torch.device("cpu"))
@@ -85,7 +88,7 @@ def test_the_bytes_kept_per_image_agree_with_a_count_by_hand(gradient, steps, sa
     Checkpointing keeps the states of four segments and the four steps of one of them; the adjoint keeps one step forward
     and one backward. The scheme of the adjoint evaluates f_h 17 times in 16 steps.
     """
-    config = Config(width=4, steps=16, drift="1-4-1", activation="softplus", squeeze_input=0, augment_channels=0,
+    config = strided(width=4, steps=16, drift="1-4-1", activation="softplus", squeeze_input=0, augment_channels=0,
                     cut="full", gradient=gradient, samples=samples)  # fmt: skip
     expected = samples * steps * 4 * (2 * 4 * (64 + 16 + 64) + 64)
     assert kept_by_an_image(config, SPECS["digits"]) == pytest.approx(expected, rel=0.05)
@@ -109,7 +112,7 @@ def test_a_micro_batch_keeps_at_most_two_gigabytes_or_is_one_image(batch, kept):
 
 
 def test_a_network_that_diverges_immediately_is_reported_in_its_first_step():
-    config = Config(
+    config = strided(
         width=4, steps=4, drift="1-4-1", batch_size=16, limit_train=64, limit_test=10, cut="full", gain=1e30
     )
     trainer = Trainer(config, load_splits(config), torch.device("cpu"))
@@ -119,7 +122,7 @@ def test_a_network_that_diverges_immediately_is_reported_in_its_first_step():
 
 def test_a_micro_batch_of_zero_images_is_refused():
     with pytest.raises(BadInput, match="expected --piece at least 1, got 0"):
-        Config(piece=0)
+        strided(piece=0)
 
 
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="only glibc has this setting")

@@ -5,23 +5,26 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 
 import pytest
 import torch
 
-from psdenets import Config, build
+from psdenets import build, preset
 from psdenets.nn.fast.switch import enabled
 from psdenets.training.allocator import keep_freed_memory
+
+strided = partial(preset, "digits-strided")  # the network of the paper, at the size of the digits
 
 HERE = Path(__file__).parent
 CORE = ["test_layers.py", "test_blocks.py", "test_add_map.py", "test_networks.py", "test_models.py", "test_plain.py"]
 CONFIGS = [
-    Config(
+    strided(
         width=4, steps=3, drift="1-4-1", activation="softplus", squeeze_input=0, augment_channels=0
     ),  # one channel: thin and wide
-    Config(width=6, steps=3, drift="1-4-1", activation="swish", blocks="1-1", cut="full"),
-    Config(width=5, steps=2, drift="1-4-1", block="3-1-3", activation="rbf", squeeze_input=0, augment_channels=0),
+    strided(width=6, steps=3, drift="1-4-1", activation="swish", blocks="1-1", cut="full"),
+    strided(width=5, steps=2, drift="1-4-1", block="3-1-3", activation="rbf", squeeze_input=0, augment_channels=0),
 ]
 
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import io
 import json
+from functools import partial
 
 import pytest
 import torch
 
-from psdenets import BadInput, Config, build, evaluate, load
+from psdenets import BadInput, Config, build, evaluate, load, preset
 from psdenets.cli import configure, parse
 from psdenets.data import load_splits
 from psdenets.models.windows import cuts_of, grid_of
@@ -20,6 +21,8 @@ from psdenets.training.display import Lines
 from psdenets.training.loop import Trainer
 from psdenets.training.micro_batches import kept_by_an_image
 
+strided = partial(preset, "digits-strided")  # the network of the paper, at the size of the digits
+
 SMALL = {
     "width": 2, "drift": "1-2-1", "ratio": 0.5, "limit_train": 64, "limit_test": 20, "batch_size": 16, "epochs": 3,
     "test_samples": 2,
@@ -27,7 +30,7 @@ SMALL = {
 
 
 def trainer_of(**options):
-    config = Config(**{**SMALL, **options})
+    config = strided(**{**SMALL, **options})
     return Trainer(config, load_splits(config), torch.device("cpu"))
 
 
@@ -46,7 +49,7 @@ def grids(trainer):
 
 @pytest.mark.parametrize("given", [6, "6"])
 def test_one_count_is_a_number_and_does_not_refine(given):
-    flow = Config(steps=given).system.flow
+    flow = strided(steps=given).system.flow
     assert (flow.steps, flow.counts, flow.finest, flow.starts) == (6, (6,), 6, (0.0,))
 
 
@@ -69,10 +72,10 @@ def test_files_with_one_count_keep_loading(written, tmp_path):
 
 
 def test_the_next_grid_starts_at_the_given_fraction_or_after_equal_parts():
-    given, equal = (Config(steps="2,4,8", **at).system.flow for at in ({"refine_at": "0.5,0.8"}, {}))
+    given, equal = (strided(steps="2,4,8", **at).system.flow for at in ({"refine_at": "0.5,0.8"}, {}))
     assert [given.steps_at(step / 10) for step in range(10)] == [2] * 5 + [4] * 3 + [8] * 2
     assert [equal.steps_at(step / 9) for step in range(9)] == [2] * 3 + [4] * 3 + [8] * 3
-    assert Config(steps="2,4", refine_at="0.5") == Config(steps="2,4", refine_at=0.5)
+    assert strided(steps="2,4", refine_at="0.5") == strided(steps="2,4", refine_at=0.5)
 
 
 @pytest.mark.parametrize(
@@ -110,7 +113,7 @@ def test_a_grid_on_which_predictions_would_not_depend_on_the_noise_is_refused():
 
 
 def test_coarser_grids_have_stochastic_steps_in_proportion_but_at_least_two_if_possible():
-    config = Config(steps="2,4,8,16", sde_steps=6, ratio=0.5)
+    config = strided(steps="2,4,8,16", sde_steps=6, ratio=0.5)
     (cut,) = cuts_of(config)
     assert [grid_of(config, cut, n).sde.steps for n in (2, 4, 8, 16, 32)] == [1, 2, 3, 6, 12]
     assert grid_of(config, cut) == grid_of(config, cut, 16) == grid_of(config.replace(steps=16), cut)
@@ -200,8 +203,8 @@ def test_the_estimate_of_the_remaining_time_counts_the_solver_steps():
 
 
 def test_micro_batches_are_small_enough_for_the_finest_grid():
-    spec = load_splits(Config()).spec
-    schedule, finest = (kept_by_an_image(Config(**{**SMALL, "steps": steps}), spec) for steps in ("2,4,8", 8))
+    spec = load_splits(strided()).spec
+    schedule, finest = (kept_by_an_image(strided(**{**SMALL, "steps": steps}), spec) for steps in ("2,4,8", 8))
     assert schedule == finest
 
 

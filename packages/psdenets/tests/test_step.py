@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import pytest
 import torch
 
-from psdenets import Config, build
+from psdenets import build, preset
 from psdenets.models.likelihoods import CATEGORICAL
 from psdenets.training.step import TrainingStep
+
+strided = partial(preset, "digits-strided")  # the network of the paper, at the size of the digits
 
 
 def at(seed=0):
@@ -15,7 +19,7 @@ def at(seed=0):
 
 
 def step_of(n_train=50, samples=2, piece=None, **options):
-    model = build(Config(width=4, steps=4, drift="1-4-1", **options)).double()
+    model = build(strided(width=4, steps=4, drift="1-4-1", **options)).double()
     with torch.no_grad():
         g = at(7)
         for p in model.parameters():

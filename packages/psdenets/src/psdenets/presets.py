@@ -10,6 +10,7 @@ from typing import Any
 
 from psdenets.config import Config
 from psdenets.errors import BadInput, did_you_mean
+from psdenets.systems import LEARNED
 
 Values = dict[str, Any]
 
@@ -44,18 +45,13 @@ _CUTS: dict[str, Values] = {
     "odenet": {"model": "odenet"},
 }
 
-# Ours, for one CPU core: a fixed stem, learned transitions, one convolution per step and two steps per block, noise
-# relative to each layer. Values were chosen on validation images.
-_LEARNED: Values = {
-    "block": "pre-3", "activation": "relu", "stem": "whiten", "transition": "learned", "pool": "max",
-    "squeeze_input": 0, "augment_channels": 0, "blocks": "1-1-1", "steps": 2, "batch_size": 250, "lr": 3e-3,
-    "clip": None, "weight_decay": 0.01, "noise_scale": "layer", "test_samples": 10,
-}  # fmt: skip
+# Ours, for one CPU core; the digits have these values by default.
+_TWO_STEPS: Values = {**LEARNED, "blocks": "1-1-1", "steps": 2, "batch_size": 250, "test_samples": 10}
 _CPU: dict[str, Values] = {
     "digits": {},
-    "mnist": {**_LEARNED, "dataset": "mnist", "epochs": 10, "channels": "32-64-64", "augment": "jitter"},
+    "mnist": {**_TWO_STEPS, "dataset": "mnist", "epochs": 10, "channels": "32-64-64", "augment": "jitter"},
     "cifar10": {
-        **_LEARNED, "dataset": "cifar10", "epochs": 12, "channels": "64-128-256", "augment": "shift-flip",
+        **_TWO_STEPS, "dataset": "cifar10", "epochs": 12, "channels": "64-128-256", "augment": "shift-flip",
         "precision": "bfloat16",
     },
 }  # fmt: skip
@@ -74,6 +70,13 @@ _CPU_SIGMA: dict[str, Values] = {
     "mnist": {"ode-first": 4.0, "sde-first": 2.0, "fix-w2": 2.0, "horizontal": 2.0, "both": 4.0, "sde-bnn": 2.0},
     "cifar10": {"ode-first": 4.0, "sde-first": 2.0, "fix-w2": 2.0, "horizontal": 2.0, "both": 4.0, "sde-bnn": 2.0},
 }
+
+# The paper's f_h, space-to-depth and absolute noise on the digits.
+_DIGITS_STRIDED: Values = {
+    "block": "strided", "activation": "swish", "stem": "none", "transition": "space-to-depth", "pool": "none",
+    "squeeze_input": 1, "augment_channels": 4, "blocks": "1", "steps": 6, "lr": 0.01, "clip": 1.0, "weight_decay": 0.0,
+    "noise_scale": "absolute", "sigma": 0.05,
+}  # fmt: skip
 
 # Systems with constant or mean-field weights, on MNIST within 25 minutes; 32 layers would not finish one epoch.
 _CPU_ODENET: dict[str, Values] = {
@@ -118,7 +121,7 @@ def _all() -> dict[str, Values]:
         for percent in (10, 30, 50, 70):  # Table 4
             presets[f"cifar10-{order}-{percent}"] = {**_paper("cifar10", order), "ratio": percent / 100}
     presets |= {f"{data}-cpu-{cut}": _cpu(data, cut) for data in _CPU for cut in _CPU_CUTS if cut != "odenet"}
-    return presets | _CPU_SYSTEMS
+    return presets | _CPU_SYSTEMS | {"digits-strided": _DIGITS_STRIDED}
 
 
 PRESETS: dict[str, Values] = _all()

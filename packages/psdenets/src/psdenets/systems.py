@@ -93,6 +93,13 @@ _HYPER = groups(
 )
 
 _DESCEND = _fit("session:descend")
+# Networks that learn on one CPU core: a fixed stem, learned transitions, one convolution per step, and noise relative
+# to each layer and to the cut. Values were chosen on validation images.
+LEARNED: dict[str, Any] = {
+    "block": "pre-3", "activation": "relu", "stem": "whiten", "transition": "learned", "pool": "max",
+    "squeeze_input": 0, "augment_channels": 0, "lr": 3e-3, "clip": None, "weight_decay": 0.01, "noise_scale": "effect",
+}  # fmt: skip
+_DIGITS = {"digits": {**LEARNED, "blocks": "1-1", "channels": "32-64", "steps": 4, "sigma": 5.0}}
 _RESNET: dict[str, Any] = {"blocks": "5-5-5", "width": 16, "lr": 3e-3, "batch_size": 128}
 _SMALL_RESNET: dict[str, Any] = {"digits": {"blocks": "1-1-1", "batch_size": 64}}  # 5-5-5 blocks are too deep for 8 x 8
 # At kappa = 1/2, the ELBO itself, mean-field networks of this size barely learn: the KL of 10^5 weights outweighs
@@ -102,9 +109,9 @@ _CONVNET = {"blocks": "2-2", "width": 32, "lr": 3e-3, "kappa": _COLD}
 
 _ALL = (
     System("psde", "weights follow an SDE inside the cut and an ODE elsewhere",
-           _at("psde:Classifier"), _DESCEND, _PSDE),
+           _at("psde:Classifier"), _DESCEND, _PSDE, {}, _DIGITS),
     System("sde-bnn", "the fully stochastic network, --cut full",
-           _at("psde:Classifier"), _DESCEND, {**_PSDE, "cut": part(CutOptions, only=(), cut="full")}),
+           _at("psde:Classifier"), _DESCEND, {**_PSDE, "cut": part(CutOptions, only=(), cut="full")}, {}, _DIGITS),
     System("odenet", "an ODENet: the same weights at every depth",
            _at("point:odenet"), _DESCEND, groups(prediction=_POINT, training=_training(), flow=_CONSTANT_WEIGHTS)),
     System("resnet32", "the residual network for small images",

@@ -20,6 +20,7 @@ from psdenets.nn.activations import ACTIVATIONS, Activation
 from psdenets.nn.fast.compiled import compiled_add_map
 from psdenets.nn.fast.switch import enabled
 from psdenets.nn.timed_conv import AddMap, TimedConv, TimedConvTranspose, TimedSequence, add_map
+from psdenets.options.network import COMPILED
 from psdenets.references import made
 from psdenets.registries import HIDDEN_DRIFTS
 
@@ -71,7 +72,6 @@ class PreActivated(nn.Module):
 
 pre_three = partial(PreActivated, kernels=(3,))
 pre_three_three = partial(PreActivated, kernels=(3, 3))
-_FUSED = ("strided", "3-1-3", "3-3")  # these take activations that also add the time map
 
 
 def hidden_drift(
@@ -79,7 +79,7 @@ def hidden_drift(
 ) -> nn.Module:
     """Build an f_h with random weights: a name in `HIDDEN_DRIFTS`, or a custom `module:attribute`.
 
-    A custom f_h receives the activation as a function of one tensor; those in `_FUSED` also let it add the time map.
+    A custom f_h receives the activation as a function of one tensor; those in `COMPILED` also let it add the time map.
 
     Example:
         >>> f_h = hidden_drift("strided", 1, 32, "softplus", torch.Generator())
@@ -87,7 +87,7 @@ def hidden_drift(
         19978
     """
     function: AddMap | Activation = ACTIVATIONS[activation]
-    if name in _FUSED:
+    if name in COMPILED:
         function = compiled_add_map(activation) if fuse and enabled() else add_map(ACTIVATIONS[activation])
     net = made(HIDDEN_DRIFTS, name, channels, width, function, generator)
     if not isinstance(net, nn.Module):

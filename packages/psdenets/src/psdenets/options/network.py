@@ -10,6 +10,7 @@ from psdenets.registries import HIDDEN_DRIFTS
 
 ADAPTIVE = ("bosh3", "dopri5", "dopri8")
 REVERSIBLE = "reversible_heun"  # the only scheme that can recompute its states backward
+COMPILED = ("strided", "3-1-3", "3-3")  # hidden drifts whose activations also add the time map, and can be compiled
 _ALONG_WEIGHTS = ("euler-mean", "euler-right", REVERSIBLE)  # not schemes of torchdiffeq
 
 
@@ -133,8 +134,8 @@ class FlowOptions(Group, group="network"):
         if not self.adaptive:
             message = f"expected --rtol and --atol with an adaptive scheme, got --hidden-method {self.hidden_method}"
             found |= {"rtol": message, "atol": message}
-        if self.block not in HIDDEN_DRIFTS:
-            found["compile"] = f"expected --compile with a hidden drift of psdenets, got --block {self.block}"
+        if self.block not in COMPILED:
+            found["compile"] = f"expected --compile with --block {', '.join(COMPILED)}, got --block {self.block}"
         return found
 
 

@@ -57,7 +57,7 @@ def read_config(run_dir: str | Path, allow_code: bool = False) -> tuple[Config, 
         data = json.loads((Path(run_dir) / "data.json").read_text(encoding="utf-8"))
     except (FileNotFoundError, NotADirectoryError):
         raise BadInput(f"expected a run directory with config.json and data.json, got {run_dir}") from None
-    config = Config.read(_with_left_ends(_with_exact_gradient(values)))
+    config = Config.read(_as_it_was(_with_exact_gradient(values)))
     if (config.references or config.sources) and not allow_code:
         raise BadInput(
             f"{run_dir} refers to code outside psdenets ({', '.join(config.references)}), which would be executed; "
@@ -74,7 +74,14 @@ def _with_exact_gradient(values: dict[str, Any]) -> dict[str, Any]:
     return {**values, "gradient": "backprop"} if inexact else values
 
 
-def _with_left_ends(values: dict[str, Any]) -> dict[str, Any]:
-    """Options of a run from before `--noise-scale`, when `--hidden-method auto` meant euler along moving weights."""
-    old = "noise_scale" not in values and values.get("hidden_method") == "auto" and values.get("gradient") != "adjoint"
-    return {**values, "hidden_method": "euler"} if old else values
+_BEFORE = {
+    "stem": "none", "transition": "space-to-depth", "pool": "none", "weight_decay": 0.0, "noise_scale": "absolute",
+}  # fmt: skip
+
+
+def _as_it_was(values: dict[str, Any]) -> dict[str, Any]:
+    """Options of a run from before `--noise-scale`, with the values that newer options and defaults had then."""
+    if "noise_scale" in values or values.get("model", "psde") not in ("psde", "sde-bnn"):
+        return values
+    left = values.get("hidden_method", "auto") == "auto" and values.get("gradient") != "adjoint"
+    return {**_BEFORE, **values, **({"hidden_method": "euler"} if left else {})}
