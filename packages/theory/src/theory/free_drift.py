@@ -27,8 +27,6 @@ All statements are measured on a regression with three weights (`theory.linear_g
 alone; a network whose f_h reads w_t at every depth sees the noise of the window, and only the later noise is undone.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 

@@ -21,8 +21,6 @@ The numbers are for a design with nearly orthogonal columns, so the weights are 
 a drift that acts on each coordinate by itself, f_p + a(t) (m(t) - w), is good enough.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 

@@ -1,6 +1,7 @@
 """Which weights are noisy, and over which part of depth."""
 
 from collections.abc import Sequence
+from functools import cached_property
 from typing import Literal
 
 from psdenets.errors import BadInput
@@ -88,7 +89,7 @@ class CutOptions(Group, group="cut"):
         """Whether only some of the weights are noisy."""
         return self.cut in ("horizontal", "both")
 
-    @property
+    @cached_property
     def window(self) -> tuple[float, float]:
         """The stochastic window (t1, t2); (0, 1) if the cut is not vertical."""
         if not self.vertical:

@@ -60,7 +60,8 @@ class FlowOptions(Group, group="network"):
 
     def check_together(self) -> None:
         for name, kind in (("steps", int), ("refine_at", float)):
-            found = () if getattr(self, name) is None else numbers(kind, getattr(self, name))
+            value = getattr(self, name)
+            found = () if value is None or type(value) is kind else numbers(kind, value)
             if found:  # "6" is 6, and "2, 4" is "2,4", so that equal options compare equal
                 object.__setattr__(self, name, found[0] if len(found) == 1 else ",".join(map(str, found)))
         if len(self.counts) > 1 and self.adaptive:
@@ -72,7 +73,7 @@ class FlowOptions(Group, group="network"):
     @cached_property
     def counts(self) -> tuple[int, ...]:
         """Steps per block, from the first grid of training to the last: "2,4,8" is (2, 4, 8)."""
-        return numbers(int, self.steps)
+        return (self.steps,) if isinstance(self.steps, int) else numbers(int, self.steps)
 
     @property
     def finest(self) -> int:
@@ -155,7 +156,7 @@ class FeatureOptions(Group, group="features"):
         "float32", "precision of hidden states; weights, their process and the head are always float32"
     )
 
-    @property
+    @cached_property
     def learned(self) -> bool:
         """Whether scales begin with learned transitions."""
         return self.transition == "learned"

@@ -6,20 +6,14 @@ disagreement      share of single predictions whose class is not that of the ave
 *_no_noise        the score with the noise switched off: the weights follow f_q, or are the means of their Gaussians
 """
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
 import numpy as np
 import torch
 
 from bnneval import disagreement, epistemic_share
+from psdenets.config import Config
+from psdenets.data import Images
+from psdenets.models.base import ImageClassifier
 from psdenets.runs.predictions import Batches, Predictions
-
-if TYPE_CHECKING:
-    from psdenets.config import Config
-    from psdenets.data import Images
-    from psdenets.models.base import ImageClassifier
 
 _SCORES = ("nll", "accuracy")
 _AGREE = 0.01  # weight samples that explain less of the entropy than this agree
