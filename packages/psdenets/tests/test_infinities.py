@@ -11,6 +11,7 @@ import torch
 from PIL import Image
 
 from psdenets import BadInput, Config, build, evaluate, predict
+from psdenets import preset as preset_of
 from psdenets.data import load_splits
 from psdenets.data.spec import ImageSpec
 from psdenets.runs.directory import RunDir
@@ -22,8 +23,12 @@ from psdenets.training.checkpoint import Checkpoints
 from psdenets.training.loop import Diverged, Trainer
 
 # With a learning rate of 1, weights and logits grow so large that some true classes get probability 0.
-HUGE_STEPS = {"cut": "none", "width": 4, "steps": 3, "drift": "1-4-1", "limit_train": 96, "limit_test": 40,
+HUGE_STEPS = {"preset": "digits-strided", "cut": "none", "width": 4, "steps": 3, "drift": "1-4-1", "limit_train": 96, "limit_test": 40,
               "batch_size": 16, "lr": 1.0, "schedule": "constant", "epochs": 2, "test_samples": 1}  # fmt: skip
+
+
+def configured(preset, **options):
+    return preset_of(preset, **options)
 
 
 def strict(text: str) -> object:
@@ -46,7 +51,7 @@ def test_a_run_with_an_infinite_nll_finishes(tmp_path, capsys):
 
 
 def test_an_infinite_best_score_is_saved_and_restored_by_a_checkpoint(tmp_path):
-    config = Config(**HUGE_STEPS)
+    config = configured(**HUGE_STEPS)
     splits = load_splits(config)
     trainer, resumed = (Trainer(config, splits, torch.device("cpu")) for _ in range(2))
     while trainer.at.batch < trainer.batches:
@@ -103,7 +108,7 @@ def test_logits_that_are_not_finite_give_a_one_line_error(colour_run, capsys):
 
 
 def test_training_raises_diverged_if_weights_become_nan():
-    config = Config(**HUGE_STEPS | {"lr": 1e-3})
+    config = configured(**HUGE_STEPS | {"lr": 1e-3})
     trainer = Trainer(config, load_splits(config), torch.device("cpu"))
     trainer.step()
     torch.nn.init.constant_(trainer.model.head.weight, math.nan)
@@ -112,7 +117,7 @@ def test_training_raises_diverged_if_weights_become_nan():
 
 
 def test_a_final_evaluation_that_is_not_finite_raises_bad_input_and_leaves_the_run_unfinished(tmp_path):
-    config = Config(**HUGE_STEPS)
+    config = configured(**HUGE_STEPS)
     splits = load_splits(config)
     model = build(config)
     torch.nn.init.constant_(model.head.weight, math.nan)

@@ -108,7 +108,7 @@ def test_impossible_schedules_are_refused_in_one_line(flags, message, tmp_path, 
 
 def test_a_grid_on_which_predictions_would_not_depend_on_the_noise_is_refused():
     # on two steps, one of them noisy, the last Euler step of h starts before the noise
-    with pytest.raises(BadInput, match="depends on the noise"):
+    with pytest.raises(BadInput, match="noise that affects the hidden state"):
         trainer_of(steps="2,4", hidden_method="euler")
 
 
@@ -228,7 +228,7 @@ def test_networks_without_a_process_of_noise_are_refined_too(model):
 def refined_run(tmp_path_factory):
     path = tmp_path_factory.mktemp("runs") / "refined"
     flags = [text for name, value in SMALL.items() for text in ("--" + name.replace("_", "-"), str(value))]
-    assert main(["--out", str(path), *flags, "--steps", "2,4", "--sde-steps", "2"]) == 0
+    assert main(["--out", str(path), "--preset", "digits-strided", *flags, "--steps", "2,4", "--sde-steps", "2"]) == 0
     return path
 
 

@@ -48,6 +48,8 @@ def uninterrupted(tmp_path_factory):
 
 def finished(path, *more):
     flags = [
+        "--preset",
+        "digits-strided",
         "--width",
         "4",
         "--steps",

@@ -8,7 +8,7 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from bnneval import accuracy, ece, mean_probs, nll
-from psdenets import Config, load
+from psdenets import Config, load, preset
 from psdenets.data import load_splits
 from psdenets.errors import BadInput
 from psdenets.runs.predictions import predict
@@ -206,7 +206,16 @@ def test_speed_is_shown_with_at_least_two_digits_and_without_an_exponent():
 
 def test_the_drift_has_its_own_learning_rate(tmp_path):
     """The first step of Adam moves every weight by its learning rate, independently of the size of the gradient."""
-    config = Config(schedule="constant", lr=0.01, drift_lr=0.1, width=4, drift="1-4-1", limit_train=64, augment="none")
+    config = preset(
+        "digits-strided",
+        schedule="constant",
+        lr=0.01,
+        drift_lr=0.1,
+        width=4,
+        drift="1-4-1",
+        limit_train=64,
+        augment="none",
+    )
     trainer = Trainer(config, load_splits(config), torch.device("cpu"))
     before = {name: p.detach().clone() for name, p in trainer.model.named_parameters()}
     trainer.step()

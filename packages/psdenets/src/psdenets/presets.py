@@ -51,7 +51,7 @@ _CPU: dict[str, Values] = {
     "digits": {},
     "mnist": {**_TWO_STEPS, "dataset": "mnist", "epochs": 10, "channels": "32-64-64", "augment": "jitter"},
     "cifar10": {
-        **_TWO_STEPS, "dataset": "cifar10", "epochs": 12, "channels": "64-128-256", "augment": "shift-flip",
+        **_TWO_STEPS, "dataset": "cifar10", "epochs": 10, "channels": "64-128-256", "augment": "shift-flip",
         "precision": "bfloat16",
     },
 }  # fmt: skip
@@ -65,10 +65,10 @@ _CPU_CUTS: dict[str, Values] = {
     "both": {**_CUTS["both"], "ratio": 0.5},
     "none": {"cut": "none"},
 }
-_CPU_SIGMA: dict[str, Values] = {
-    "digits": {},
-    "mnist": {"ode-first": 4.0, "sde-first": 2.0, "fix-w2": 2.0, "horizontal": 2.0, "both": 4.0, "sde-bnn": 2.0},
-    "cifar10": {"ode-first": 4.0, "sde-first": 2.0, "fix-w2": 2.0, "horizontal": 2.0, "both": 4.0, "sde-bnn": 2.0},
+_CPU_SIGMA: dict[str, dict[str, float]] = {
+    "digits": {"ode-first": 6.0, "sde-first": 3.0, "fix-w2": 1.5, "horizontal": 4.0, "both": 10.0, "sde-bnn": 3.0},
+    "mnist": {"ode-first": 10.0, "sde-first": 3.0, "fix-w2": 1.5, "horizontal": 4.0, "both": 6.0, "sde-bnn": 3.0},
+    "cifar10": {"ode-first": 12.0, "sde-first": 2.5, "fix-w2": 1.5, "horizontal": 3.5, "both": 5.0, "sde-bnn": 2.5},
 }
 
 # The paper's f_h, space-to-depth and absolute noise on the digits.
