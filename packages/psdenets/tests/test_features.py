@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 import math
+from functools import partial
 
 import pytest
 import torch
 from torch.nn import functional as F
 
-from psdenets import BadInput, Config, ImageSpec, build, load
+from psdenets import BadInput, Config, ImageSpec, build, load, preset
 from psdenets.data import load_splits
 from psdenets.models.priors import layer_scales, window_effect
 from psdenets.nn.features import Enter, SampleNorm, Whitening, pooled
@@ -20,6 +21,7 @@ from psdenets.training.loop import Trainer
 from psdenets.training.step import TrainingStep
 from sdeweights import Brownian, Cut, DiagonalDrift, Grid, WeightProcess, flow, path_action
 
+strided = partial(preset, "digits-strided")
 LEARNED = {
     "block": "pre-3", "activation": "relu", "blocks": "1-1", "channels": "6-8", "stem": "whiten", "steps": 2,
     "transition": "learned", "pool": "max", "squeeze_input": 0, "augment_channels": 0, "drift": "1-4-1",
@@ -150,7 +152,7 @@ def test_the_scale_of_a_layer_is_one_over_the_root_of_its_fan_in():
 
 
 def test_noise_scaled_to_each_layer_has_the_standard_deviation_of_its_closed_form():
-    config = Config(cut="full", sigma=0.5, noise_scale="layer", block="3-3", width=8)
+    config = strided(cut="full", sigma=0.5, noise_scale="layer", block="3-3", width=8)
     block = build(config).deep_blocks[0]
     with torch.no_grad():
         w1 = block.draw(400, at()).w[:, -1]
@@ -169,7 +171,7 @@ def test_with_sigma_root_two_thirds_the_stationary_law_has_the_variance_of_the_i
 
 @pytest.mark.parametrize("cut", ["none", "full", "vertical", "horizontal", "both"])
 def test_the_action_of_the_deterministic_part_is_charged_like_the_kl(cut):
-    config = Config(cut=cut, width=4, steps=4, drift="1-4-1", drift_family="diagonal")
+    config = strided(cut=cut, width=4, steps=4, drift="1-4-1", drift_family="diagonal")
     x, y = images(), torch.arange(6)
     losses = {}
     for price in ("none", "map"):
@@ -188,7 +190,7 @@ def test_the_action_of_the_deterministic_part_is_charged_like_the_kl(cut):
 
 
 def test_negative_rates_of_a_diagonal_drift_are_projected_after_every_step():
-    config = Config(width=4, steps=4, drift="1-4-1", drift_family="diagonal", limit_train=128, lr=0.1)
+    config = strided(width=4, steps=4, drift="1-4-1", drift_family="diagonal", limit_train=128, lr=0.1)
     trainer = Trainer(config, load_splits(config), torch.device("cpu"))
     for _ in range(2):
         trainer.step()

@@ -86,7 +86,7 @@ def _learned_shapes(config: Config, spec: ImageSpec) -> list[tuple[int, int, int
         (side >> config.system.flow.squeeze_input) - (features.stem == "whiten") for side in (spec.height, spec.width)
     ]
     shapes = []
-    for blocks, channels in zip(net.scales, features.widths, strict=True):
+    for blocks, channels in zip(net.scales, features.widths(len(net.scales)), strict=True):
         sides = [side // 2 for side in sides]
         shapes += [(channels, sides[0], sides[1])] * blocks
     if min(sides) < 1:

@@ -14,6 +14,11 @@ COMPILED = ("strided", "3-1-3", "3-3")  # hidden drifts whose activations also a
 _ALONG_WEIGHTS = ("euler-mean", "euler-right", REVERSIBLE)  # not schemes of torchdiffeq
 
 
+def sizes_of(text: str) -> tuple[int, ...]:
+    """Numbers separated by hyphens."""
+    return tuple(int(part) for part in text.split("-"))
+
+
 class NetOptions(Group, group="network"):
     """Size of a network."""
 
@@ -23,7 +28,7 @@ class NetOptions(Group, group="network"):
     @cached_property
     def scales(self) -> tuple[int, ...]:
         """Blocks per scale: "2-2-2" is (2, 2, 2)."""
-        return tuple(int(part) for part in self.blocks.split("-"))
+        return sizes_of(self.blocks)
 
 
 class FlowOptions(Group, group="network"):
@@ -150,7 +155,9 @@ class FeatureOptions(Group, group="features"):
         "space-to-depth",
         "before a scale: the paper's space-to-depth, or a 3 x 3 convolution, max-pool and batch normalisation",
     )
-    channels: str = option("64-128-256", "channels of each scale with --transition learned", SIZES)
+    channels: str | None = option(
+        None, "channels of each scale with --transition learned, e.g. 64-128-256 (default: 32, 64, 128, ...)", SIZES
+    )
     pool: Literal["none", "max", "mean"] = option("none", "pooling over the image before the head")
     precision: Literal["float32", "bfloat16"] = option(
         "float32", "precision of hidden states; weights, their process and the head are always float32"
@@ -161,10 +168,9 @@ class FeatureOptions(Group, group="features"):
         """Whether scales begin with learned transitions."""
         return self.transition == "learned"
 
-    @cached_property
-    def widths(self) -> tuple[int, ...]:
+    def widths(self, scales: int) -> tuple[int, ...]:
         """Channels of each scale with learned transitions."""
-        return tuple(int(part) for part in self.channels.split("-"))
+        return sizes_of(self.channels) if self.channels else tuple(32 * 2**k for k in range(scales))
 
     def idle(self) -> dict[str, str]:
         if self.learned:

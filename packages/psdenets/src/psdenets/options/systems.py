@@ -51,7 +51,7 @@ class SystemOptions:
     def _check_features(self) -> None:
         if not self.features.learned:
             return
-        if len(self.features.widths) != len(self.net.scales):
+        if len(self.features.widths(len(self.net.scales))) != len(self.net.scales):
             raise BadInput(
                 f"expected --channels for each of the {len(self.net.scales)} scales of --blocks {self.net.blocks}, "
                 f"got {self.features.channels}"
