@@ -26,7 +26,7 @@ import torch
 from PIL import Image
 
 import sdeweights
-from psdenets import Config, predict, train
+from psdenets import predict, preset, train
 from psdenets.data import load_splits
 from psdenets.training.loop import Trainer
 
@@ -54,28 +54,17 @@ def main() -> int:
 
 
 def training_step() -> Callable[[], object]:
-    """One step of the default network on 64 handwritten digits, with 4 solver steps."""
-    config = Config(steps=STEPS)
+    """One step of the paper's network on 64 handwritten digits, with 4 solver steps."""
+    config = preset("digits-strided", steps=STEPS)
     return Trainer(config, load_splits(config), torch.device("cpu")).step
 
 
 def prediction(folder: Path) -> Callable[[], object]:
-    """`psdenets.predict` of one picture with three weight samples, by a network with 4 of the paper's Euler steps."""
+    """`psdenets.predict` of one picture with three weight samples, by the paper's network with 4 Euler steps."""
     run, picture = folder / "run", folder / "picture.png"
     Image.new("L", (8, 8), 128).save(picture)
-    size = (
-        "--epochs",
-        "1",
-        "--limit-train",
-        "64",
-        "--limit-test",
-        "10",
-        "--steps",
-        str(STEPS),
-        "--hidden-method",
-        "euler",
-    )
-    _quietly(lambda: train.main(["--out", str(run), *size]))
+    size = "--preset digits-strided --epochs 1 --limit-train 64 --limit-test 10 --hidden-method euler"
+    _quietly(lambda: train.main(["--out", str(run), "--steps", str(STEPS), *size.split()]))
     return lambda: _quietly(lambda: predict.main([str(run), str(picture), "--samples", "3"]))
 
 

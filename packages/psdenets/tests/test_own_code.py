@@ -208,7 +208,10 @@ def test_code_that_has_changed_or_is_missing_gives_a_one_line_error(own, monkeyp
         (["--solver", "nothing"], "expected solver to be one of"),
         (["--ode-solver", "nothing"], "expected ode_solver to be one of"),
         (["--prior", "mynets:sine"], "another prior"),
-        (["--prior", "mynets:sine", "--piece", "4"], "choose --solver euler --ode-solver euler"),
+        (
+            ["--preset", "digits-strided", "--prior", "mynets:sine", "--piece", "4"],
+            "choose --solver euler --ode-solver euler",
+        ),
         (["--prior", "brownian", "--theta", "2"], "expected --theta with --prior ou"),
     ],
 )
