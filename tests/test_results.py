@@ -16,7 +16,6 @@ import bnneval
 from psdenets import cli
 from psdenets.errors import BadInput
 from psdenets.evaluate import main as evaluate
-from psdenets.presets import PRESETS
 from psdenets.train import main as train
 
 DOCS = Path(__file__).parents[1] / "docs"
@@ -28,10 +27,6 @@ from measured import page, paired, record, rows, targets  # noqa: E402
 QUICK = (
     "--width 4 --drift 1-4-1 --epochs 1 --limit-train 64 --limit-test 40 --batch-size 32 --test-samples 2 --threads 1"
 )
-PENDING = {  # presets that rows name before they exist
-    "digits-cpu-none", "mnist-cpu-none", "cifar10-cpu-none", "mnist-refined-ode-first", "mnist-refined-sde-bnn",
-    "cifar10-long-ode-first",
-}  # fmt: skip
 
 
 def entry(seed=0, data="mnist", **metrics):
@@ -328,9 +323,6 @@ def test_every_row_has_a_valid_command(row, tmp_path):
     (tmp_path / "systems-psde-seed0").mkdir()
     (tmp_path / "systems-psde-seed0" / "metrics.json").write_text('{"seconds": 3.0}')
     given = cli.parse(shlex.split(rows.flags_of(row, 0, tmp_path)))
-    preset = given.options.get("preset")
-    if preset in PENDING - PRESETS.keys():
-        pytest.skip(f"the preset {preset} does not exist yet")
     config = cli.configure(given)
     assert config.dataset == row.partition("-")[0].replace("systems", "digits")
     assert rows.changed_options(rows.Run(row, 0), config.as_dict()) == []

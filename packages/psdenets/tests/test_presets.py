@@ -7,7 +7,7 @@ import torch
 
 from psdenets import PRESETS, BadInput, Classifier, Config, build, preset
 
-PAPER = [name for name in PRESETS if "-cpu-" not in name and not name.startswith("digits")]
+PAPER = [name for name in PRESETS if not any(own in name for own in ("-cpu-", "-refined-", "-long-", "digits-"))]
 
 PSDE = ["ode-first", "sde-first", "fix-w2", "horizontal", "both"]
 

@@ -78,6 +78,14 @@ _DIGITS_STRIDED: Values = {
     "noise_scale": "absolute", "sigma": 0.05,
 }  # fmt: skip
 
+_REFINED: Values = {
+    "steps": "6,20,60",
+    "refine_at": "0.85,0.95",
+    "epochs": 30,
+    "select": "last",
+    "schedule": "one-cycle",
+}
+
 # Systems with constant or mean-field weights, on MNIST within 25 minutes; 32 layers would not finish one epoch.
 _CPU_ODENET: dict[str, Values] = {
     "digits": {},
@@ -121,6 +129,9 @@ def _all() -> dict[str, Values]:
         for percent in (10, 30, 50, 70):  # Table 4
             presets[f"cifar10-{order}-{percent}"] = {**_paper("cifar10", order), "ratio": percent / 100}
     presets |= {f"{data}-cpu-{cut}": _cpu(data, cut) for data in _CPU for cut in _CPU_CUTS if cut != "odenet"}
+    for cut in ("ode-first", "sde-bnn"):  # the paper's network, trained mostly on 6 of its 60 steps
+        presets[f"mnist-refined-{cut}"] = {**_paper("mnist", cut), **_REFINED}
+    presets["cifar10-long-ode-first"] = {**_cpu("cifar10", "ode-first"), "channels": "96-192-384", "epochs": 40}
     return presets | _CPU_SYSTEMS | {"digits-strided": _DIGITS_STRIDED}
 
 

@@ -95,7 +95,7 @@ def _told_apart(config: Config) -> str:
     values, cut = config.as_dict(), config.system.cut
     window = f" ({cut.window[0]:g}, {cut.window[1]:g})" if cut is not None and cut.cut != "none" else ""
     what = f"{values.get('cut', config.model)}{window}"
-    shown = {"blocks": 6, "width": 3, "steps": 3, "epochs": 4, "lr": 7, "sigma": 5}
+    shown = {"blocks": 6, "width": 3, "steps": 7, "epochs": 4, "lr": 7, "sigma": 5}
     cells = [f"{name} {values[name]:<{width}}" for name, width in shown.items() if name in values]
     if config.system.kl_weight is not None:
         cells.append(f"kappa {config.system.kl_weight:g}")
