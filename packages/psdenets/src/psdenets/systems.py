@@ -94,7 +94,7 @@ _HYPER = groups(
 
 _DESCEND = _fit("session:descend")
 # Networks that learn on one CPU core: a fixed stem, learned transitions, one convolution per step, and noise relative
-# to each layer and to the cut. Values were chosen on validation images.
+# to each layer and to the cut.
 LEARNED: dict[str, Any] = {
     "block": "pre-3", "activation": "relu", "stem": "whiten", "transition": "learned", "pool": "max",
     "squeeze_input": 0, "augment_channels": 0, "lr": 3e-3, "clip": None, "weight_decay": 0.01, "noise_scale": "effect",
