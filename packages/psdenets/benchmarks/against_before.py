@@ -31,7 +31,7 @@ ALLOCATORS = ("psdenets.training.allocator", "psdenets.allocator")  # now and be
 class Workload(NamedTuple):
     """A network, its images, and the number of steps that are timed at once."""
 
-    preset: str | None  # None for the default config
+    preset: str  # the default config if a clone does not have the preset
     changes: dict[str, object]
     channels: int
     side: int
@@ -40,8 +40,8 @@ class Workload(NamedTuple):
 
 
 WORKLOADS = {
-    "digits": Workload(None, {}, 1, 8, 64, 20),
-    "mnist": Workload("mnist-cpu-ode-first", {}, 1, 28, 128, 4),
+    "digits": Workload("digits-strided", {"hidden_method": "euler"}, 1, 8, 64, 20),
+    "mnist": Workload("mnist-ode-first", {"steps": 6}, 1, 28, 128, 2),
     # one block of the second stage: 12 channels of 16 x 16 pixels
     "cifar10": Workload("cifar10-sde-bnn", {"blocks": "1", "squeeze_input": 1, "steps": 4}, 3, 32, 32, 2),
 }
@@ -127,11 +127,12 @@ def training_step(workload: Workload) -> Callable[[], None]:
     import torch
     from torch.nn import functional as F
 
-    from psdenets import Config, build, preset
+    from psdenets import PRESETS, Config, build, preset
 
     torch.set_num_threads(1)
     _keep_freed_memory()
-    model = build(Config() if workload.preset is None else preset(workload.preset, **workload.changes))
+    known = workload.preset in PRESETS
+    model = build(preset(workload.preset, **workload.changes) if known else Config())
     optimizer = torch.optim.Adam(model.parameters(), lr=1e-3, fused=True)
     g = torch.Generator().manual_seed(0)
     x = torch.rand(workload.batch, workload.channels, workload.side, workload.side, generator=g)
