@@ -184,7 +184,7 @@ def _try_solvers(config: Config, blocks: Sequence[DeepBlock]) -> None:
 
 @final
 class Classifier(ImageClassifier):
-    """A multi-scale classifier: scales of blocks with space-to-depth between them, and a linear head.
+    """A multi-scale classifier: scales of blocks with transitions between them, and a linear head.
 
     `forward` returns kl = sum over blocks of 1/2 int |u|^2, plus the KL of the head.
     """
