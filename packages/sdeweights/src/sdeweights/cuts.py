@@ -3,8 +3,6 @@
 A cut is a value: a window of depth (t1, t2), a set S of coordinates, and what happens to w_S at t2.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum

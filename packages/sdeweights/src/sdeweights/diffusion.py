@@ -7,8 +7,6 @@ The shape of g(t, w) for one weight vector w of shape (d,) determines its kind:
     (d, d)       dense       sum_j g_ij(t, w) dB_j
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from enum import StrEnum
 from functools import partial

@@ -1,7 +1,5 @@
 """The error raised when an integration produces a NaN or infinity; invalid arguments raise ValueError."""
 
-from __future__ import annotations
-
 from torch import Tensor
 
 

@@ -1,7 +1,5 @@
 """Any `nn.Module` as a hidden drift f_h(t, h, w), with its parameters as the flat vector w."""
 
-from __future__ import annotations
-
 import copy
 import inspect
 import math

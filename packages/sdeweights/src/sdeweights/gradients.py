@@ -5,8 +5,6 @@ checkpoint   every sqrt(steps)-th state; the rest are recomputed: memory grows w
 adjoint      only the last state; the rest are computed backward: memory does not grow
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Sequence
 from typing import Any

@@ -4,8 +4,6 @@ Accumulating step lengths would miss t1 and t2 by rounding errors, and truncatin
 drop the stochastic phase entirely for a small ratio.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 from functools import cached_property
 from numbers import Integral

@@ -4,8 +4,6 @@ Within a step, the weights are interpolated linearly. The state of a scheme is a
 is h. A reversible scheme can also undo a step, exactly up to rounding.
 """
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import NamedTuple, final

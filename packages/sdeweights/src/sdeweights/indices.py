@@ -3,8 +3,6 @@
 Each function returns sorted indices into the flat weight vector, to be passed to `Cut.horizontal` or `Cut.both`.
 """
 
-from __future__ import annotations
-
 from fnmatch import fnmatchcase
 
 import torch

@@ -4,8 +4,6 @@ By Girsanov's theorem, log dQ/dP = 1/2 int |u|^2 dt + int u dB along a path of t
 are left-point sums; for Euler-Maruyama these give exactly the KL between the two Markov chains.
 """
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Sequence
 

@@ -4,8 +4,6 @@ Weights do not depend on activations, so a path is sampled first, and hidden sta
 with `sdeweights.flow`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from numbers import Integral
 from typing import Any, Self, final

@@ -3,8 +3,6 @@
 Requires hypothesis (`pip install sdeweights[testing]`).
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Sequence
 

@@ -4,8 +4,6 @@ By default every block has the cut of the config. With `--scope network`, the de
 block b covers [b/n, (b+1)/n], and its window is the intersection with (t1, t2), rescaled to [0, 1].
 """
 
-from __future__ import annotations
-
 from psdenets.config import Config
 from psdenets.options.cut import CutOptions
 from sdeweights import Cut, Grid

@@ -1,7 +1,5 @@
 """Elementwise activations used between the layers of f_h."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import torch

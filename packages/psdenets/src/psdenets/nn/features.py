@@ -7,8 +7,6 @@
 All of them accept images (N, C, H, W), or (S, N, C, H, W) for S weight samples.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from typing import final

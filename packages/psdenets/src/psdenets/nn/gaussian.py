@@ -1,7 +1,5 @@
 """Independent Gaussians:  KL(N(m, s^2) || N(0, p^2)) = log(p / s) + (s^2 + m^2) / (2 p^2) - 1/2  per coordinate."""
 
-from __future__ import annotations
-
 import math
 
 import torch

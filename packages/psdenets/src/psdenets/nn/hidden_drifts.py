@@ -7,8 +7,6 @@
 There is an activation between layers, and time is an extra input channel of every layer.
 """
 
-from __future__ import annotations
-
 from functools import partial
 from typing import final
 

@@ -5,8 +5,6 @@
 R and C contain zeros and ones, with one row per pixel along an axis and one column per tap.
 """
 
-from __future__ import annotations
-
 import math
 from functools import lru_cache
 from typing import NamedTuple

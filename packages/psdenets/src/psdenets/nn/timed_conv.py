@@ -16,8 +16,6 @@ the flat vector, different at every step, and are never copied. `layer.kernel` i
 `weight = kernel.permute(0, 2, 3, 1)`. Run directories depend on this order.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Mapping
 from functools import partial

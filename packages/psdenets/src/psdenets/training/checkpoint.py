@@ -4,8 +4,6 @@ A checkpoint is written under a temporary name, flushed and renamed; only then i
 pickled. Weights of finished models also record the format number.
 """
 
-from __future__ import annotations
-
 import os
 import shutil
 from dataclasses import dataclass

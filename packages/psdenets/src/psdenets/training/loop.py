@@ -5,8 +5,6 @@ kappa and the grid are functions of the step. A checkpoint therefore consists of
 moments, the position, and the predictions made so far in the epoch.
 """
 
-from __future__ import annotations
-
 import copy
 import math
 import time

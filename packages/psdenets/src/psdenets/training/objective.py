@@ -10,8 +10,6 @@ baseline) is weighted by the temperature 2 kappa. The KL of a mean-field head al
 the ELBO; the published code weights it by kappa / n_train.
 """
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 from torch import Tensor

@@ -5,8 +5,6 @@ cosine      (1 + cos pi p) / 2
 one-cycle   cosine from 1/25 up to 1 at p = 0.3, then cosine down to 1/10,000
 """
 
-from __future__ import annotations
-
 import math
 
 _START, _PEAK, _END = 1 / 25, 0.3, 1e-4

@@ -1,7 +1,5 @@
 """One training session: start or resume a run, train, checkpoint when asked to stop, and write the results."""
 
-from __future__ import annotations
-
 import shlex
 import signal
 import sys

@@ -3,8 +3,6 @@
 Everything from the images to the loss happens inside `forward`, so it can be wrapped in DistributedDataParallel.
 """
 
-from __future__ import annotations
-
 from typing import NamedTuple, final
 
 import torch

@@ -7,8 +7,6 @@ n = gate (W x + b) + s t          (d,)     the net, gate = sigmoid(a t + c)
 dw = (theta (mu - w) + n) dt + sigma dB
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import NamedTuple, Self, cast
 

@@ -4,8 +4,6 @@ G = l + k n / sigma^2,   x <- W^T (G gate) dt,   p <- J^T x,   w <- (1 - theta d
 B <- G dt,   A <- -w G dt,   w <- ... - A G dt          for the diagonal part of a `DiagonalDrift`
 """
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Callable, Sequence
 from typing import Any, final

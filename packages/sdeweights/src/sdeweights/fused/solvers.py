@@ -5,8 +5,6 @@ parameters of the drift directly, so module hooks are not called and autocast do
 are available.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import final
 

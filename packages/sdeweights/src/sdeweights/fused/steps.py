@@ -5,8 +5,6 @@
 Each step makes as few passes as possible over the arrays of length d, while they are in the cache.
 """
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Callable, Sequence
 from typing import NamedTuple

@@ -1,7 +1,5 @@
 """Look up schemes by name: `solver` for the stochastic phase, `ode_solver` for deterministic phases and coordinates."""
 
-from __future__ import annotations
-
 from typing import TypeVar
 
 from sdeweights.fused import FusedEuler, FusedOdeEuler

@@ -1,7 +1,5 @@
 """The solver interface: the equation passed in, the solution returned, and the loop for one-step schemes."""
 
-from __future__ import annotations
-
 import itertools
 from abc import ABC, abstractmethod
 from collections.abc import Sequence

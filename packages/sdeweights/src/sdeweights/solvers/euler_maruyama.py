@@ -1,7 +1,5 @@
 """Euler-Maruyama:  w1 = w + f dt + g dB.  Strong order 1 for additive noise, 1/2 otherwise."""
 
-from __future__ import annotations
-
 from typing import final
 
 from torch import Tensor

@@ -4,8 +4,6 @@ w^ = w + f~ dt + g dB
 w1 = w + 1/2 (f~(t, w) + f~(t1, w^)) dt + 1/2 (g(t, w) + g(t1, w^)) dB,     f~ = f - 1/2 g g'
 """
 
-from __future__ import annotations
-
 from typing import final
 
 from torch import Tensor

@@ -4,8 +4,6 @@ w^ = w + 1/2 (f~ dt + g dB)
 w1 = w + f~(t + dt/2, w^) dt + g(t + dt/2, w^) dB,     f~ = f - 1/2 g g'
 """
 
-from __future__ import annotations
-
 from typing import final
 
 from torch import Tensor

@@ -1,7 +1,5 @@
 """Milstein:  w1 = w + f dt + g dB + 1/2 g g' (dB^2 - dt).  Strong order 1 for additive and for diagonal noise."""
 
-from __future__ import annotations
-
 from typing import final
 
 from torch import Tensor

@@ -4,8 +4,6 @@ The same schemes integrate the weights, dw = f(t, w) dt, and the hidden state al
 arguments of f are given at both ends of a step, and interpolated linearly at the fraction c_i of the step.
 """
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass

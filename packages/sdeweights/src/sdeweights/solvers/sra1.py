@@ -4,8 +4,6 @@ w^ = w + 3/4 f dt + 3/2 g(t1) Z / dt
 w1 = w + (1/3 f(t, w) + 2/3 f(t + 3/4 dt, w^)) dt + g(t1) (dB - Z / dt) + g(t) Z / dt
 """
 
-from __future__ import annotations
-
 from typing import final
 
 from torch import Tensor

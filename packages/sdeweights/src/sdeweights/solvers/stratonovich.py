@@ -1,7 +1,5 @@
 """The corrected drift  f~ = f - 1/2 sum_j (d g_j / dw) g_j  that lets Stratonovich schemes solve an Ito equation."""
 
-from __future__ import annotations
-
 from torch import Tensor
 
 from sdeweights.diffusion import Kind, require_differentiable, require_elementwise

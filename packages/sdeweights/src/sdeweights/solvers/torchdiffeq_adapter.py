@@ -1,7 +1,5 @@
 """Any method of torchdiffeq for deterministic phases, adaptive ones included: `ode_solver="torchdiffeq:dopri5"`."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise

@@ -8,8 +8,6 @@ and torchsde's steps of length 1 hit the grid exactly. Step lengths such as 0.1 
 leave a final step of almost zero length.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass

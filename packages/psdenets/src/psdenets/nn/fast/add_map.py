@@ -6,8 +6,6 @@ The fast versions make fewer passes over memory than PyTorch's operations, mostl
     softplus(x + m)   y = log u,  u = 1 + exp(x + m),  dy/dx = 1 - 1/u:  u is stored, so there is only one exponential
 """
 
-from __future__ import annotations
-
 from typing import Any, final
 
 import torch

@@ -4,8 +4,6 @@ The backward pass is then a single product. In float32 the logarithm of softplus
 evaluates in registers:  log(1 + e) = e P(e) on [0, 1] to 3.4e-9, with e = exp(-|z|).
 """
 
-from __future__ import annotations
-
 import os
 import shutil
 from collections.abc import Callable

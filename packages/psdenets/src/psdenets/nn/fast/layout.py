@@ -1,7 +1,5 @@
 """Convert images and their gradients to channels last, the fastest memory layout for convolutions on a CPU."""
 
-from __future__ import annotations
-
 from typing import Any, final
 
 import torch

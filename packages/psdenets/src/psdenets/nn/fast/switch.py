@@ -1,7 +1,5 @@
 """Switch between fast and plain versions: the environment variable PSDENETS_PLAIN=1 makes all layers plain."""
 
-from __future__ import annotations
-
 import os
 from functools import cache
 

@@ -10,8 +10,6 @@ nine tenths of their work is wasted here. With the k k shifts of an image as an 
 just as fast: for y from thin to wide, for dK from two or three channels to wide, and for dx from wide to thin.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import partial
 from typing import Any, final
