@@ -212,7 +212,7 @@ def test_weight_decay_shrinks_all_weights_but_those_of_f_q():
         torch.testing.assert_close(p, expected, rtol=1e-5, atol=1e-6)
 
 
-def test_a_network_with_learned_features_trains_resumes_and_loads(tmp_path, capsys):
+def test_a_network_with_learned_features_trains_and_loads(tmp_path, capsys):
     out = tmp_path / "run"
     flags = [*FLAGS, "--cut", "full", "--noise-scale", "layer", "--sigma", "0.5", "--epochs", "2", "--limit-train", "300",
              "--drift-family", "diagonal", "--weight-decay", "0.01", "--augment", "shift-flip", "--precision", "bfloat16"]  # fmt: skip
@@ -224,6 +224,24 @@ def test_a_network_with_learned_features_trains_resumes_and_loads(tmp_path, caps
     model = load(out)
     probs = model.predict_proba(images(), 2, at())
     torch.testing.assert_close(probs.sum(-1), torch.ones(6, dtype=torch.float64))
+
+
+def test_a_restored_network_with_learned_features_continues_to_the_same_bytes():
+    config = Config(
+        **LEARNED, cut="full", sigma=2.0, drift_family="diagonal", precision="bfloat16", limit_train=192, ema=0.9
+    )
+    splits = load_splits(config)
+    whole, resumed = (Trainer(config, splits, torch.device("cpu")) for _ in range(2))
+    whole.step()
+    resumed.restore(whole.snapshot())
+    for trainer in (whole, resumed):
+        trainer.step()
+    a, b = whole.snapshot().tensors, resumed.snapshot().tensors
+    assert a.keys() == b.keys()
+    assert any("norm.var" in name for name in a)
+    assert [name for name in a if not torch.equal(a[name], b[name])] == []
+    probs = [trainer.evaluated.eval().predict_proba(images(), 2, at()) for trainer in (whole, resumed)]
+    assert torch.equal(*probs)  # also the running averages, which only evaluation uses
 
 
 @pytest.mark.parametrize(
