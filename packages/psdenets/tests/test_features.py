@@ -13,7 +13,7 @@ from torch.nn import functional as F
 from psdenets import BadInput, Config, ImageSpec, build, load, preset
 from psdenets.data import load_splits
 from psdenets.models.priors import layer_scales, window_effect
-from psdenets.nn.features import Enter, SampleNorm, Whitening, pooled
+from psdenets.nn.features import Enter, Norms, SampleNorm, Whitening, pooled
 from psdenets.nn.hidden_drifts import hidden_drift
 from psdenets.nn.scales import block_shapes
 from psdenets.train import main
@@ -60,32 +60,47 @@ def test_training_computes_the_stem_from_the_training_images_before_the_first_st
 
 def test_normalisation_of_one_sample_is_batch_normalisation():
     h = torch.randn(7, 4, 5, 5, generator=at())
-    norm, reference = SampleNorm(4), torch.nn.BatchNorm2d(4)
-    for _ in range(3):
-        torch.testing.assert_close(norm(h), reference(h))
-    torch.testing.assert_close(norm.eval()(h), reference.eval()(h), rtol=1e-5, atol=1e-5)
+    seen = []
+    torch.testing.assert_close(SampleNorm(4)(h, Norms(seen=seen)), torch.nn.BatchNorm2d(4)(h))
+    torch.testing.assert_close(seen[0].mean, h.mean((0, 2, 3))[None])
+    torch.testing.assert_close(seen[0].var, h.var((0, 2, 3))[None])
+    torch.testing.assert_close(SampleNorm(4)(h, Norms(given=tuple(seen))), SampleNorm(4)(h), rtol=0.01, atol=0.01)
 
 
-def test_samples_are_normalised_separately_and_count_as_one_step_together():
+def test_samples_are_normalised_separately():
     h = torch.randn(3, 7, 4, 5, 5, generator=at()) * torch.tensor([1.0, 2.0, 5.0]).view(3, 1, 1, 1, 1)
-    together, alone = SampleNorm(4), [SampleNorm(4) for _ in range(3)]
-    out = together(h)
-    torch.testing.assert_close(out, torch.stack([norm(x) for norm, x in zip(alone, h, strict=True)]))
-    for name in ("mean", "var"):
-        expected = torch.stack([getattr(norm, name) for norm in alone]).mean(0)
-        torch.testing.assert_close(getattr(together, name), expected)
+    norm, seen = SampleNorm(4), []
+    torch.testing.assert_close(norm(h, Norms(seen=seen)), torch.stack([norm(x) for x in h]))
+    assert seen[0].var.shape == (3, 4)
+    one = [norm(h[i], Norms(given=tuple(seen)).sample(i)) for i in range(3)]
+    torch.testing.assert_close(norm(h, Norms(given=tuple(seen))), torch.stack(one))
+
+
+@pytest.mark.parametrize("options", [{"cut": "none"}, {"cut": "full"}, {"scope": "network", "ratio": 0.5}])
+def test_in_prediction_a_weight_sample_computes_what_it_computed_in_training(options):
+    model = build(Config(**LEARNED, **options, sigma=2.0, noise_scale="effect"))
+    x = images(1000)
+    model.adapt(x)
+    pixels = model.reference / 255
+    weights = model.draw(3, at())
+    with torch.no_grad():
+        trained = model.logits(pixels, weights)
+    predicted = model.eval().logits(pixels, model.draw(3, at()))
+    # the variance is divided by N in training and by N - 1 in prediction: 0.1 % for 1,000 images of one pixel
+    torch.testing.assert_close(predicted, trained, rtol=0.005, atol=0.005)
+    if options["cut" if "cut" in options else "scope"] != "none":
+        assert (trained[0] - trained[1]).abs().max() > 0.1  # a hundred times the tolerance between samples
 
 
 def test_samples_do_not_depend_on_each_other_in_evaluation():
     model = build(Config(**LEARNED, cut="full", sigma=0.5, noise_scale="layer")).eval()
-    weights = model.draw(3, at())
-    together = model.logits(images(), weights)
-    alone = model.logits(images(), type(weights)(tuple(path[1] for path in weights.paths), weights.head))
-    torch.testing.assert_close(together[1:2], alone)
+    many, few = model.draw(3, at()), model.draw(2, at())
+    torch.testing.assert_close(model.logits(images(), many)[:2], model.logits(images(), few))
+    torch.testing.assert_close(model.logits(images(), many)[1:2], model.logits(images(), many.sample(1)))
 
 
 def test_a_transition_halves_the_sides_and_accepts_samples():
-    enter = Enter(3, 5, at()).eval()
+    enter = Enter(3, 5, 0, at())
     h = torch.randn(2, 4, 3, 7, 9, generator=at())
     assert enter(h).shape == (2, 4, 5, 3, 4)
     torch.testing.assert_close(enter(h)[1], enter(h[1]))
@@ -238,10 +253,10 @@ def test_a_restored_network_with_learned_features_continues_to_the_same_bytes():
         trainer.step()
     a, b = whole.snapshot().tensors, resumed.snapshot().tensors
     assert a.keys() == b.keys()
-    assert any("norm.var" in name for name in a)
+    assert "model.reference" in a
     assert [name for name in a if not torch.equal(a[name], b[name])] == []
     probs = [trainer.evaluated.eval().predict_proba(images(), 2, at()) for trainer in (whole, resumed)]
-    assert torch.equal(*probs)  # also the running averages, which only evaluation uses
+    assert torch.equal(*probs)
 
 
 @pytest.mark.parametrize(

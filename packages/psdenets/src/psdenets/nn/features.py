@@ -7,9 +7,11 @@
 All of them accept images (N, C, H, W), or (S, N, C, H, W) for S weight samples.
 """
 
+from __future__ import annotations
+
 import math
 from collections.abc import Callable
-from typing import final
+from typing import NamedTuple, final
 
 import torch
 from torch import Tensor, nn
@@ -56,57 +58,82 @@ class Whitening(nn.Module):
         return self.activation(F.conv2d(h, kernel, self.bias.to(h.dtype)))
 
 
-@final
-class SampleNorm(nn.Module):
-    """Batch normalisation in which every weight sample is a network of its own.
-
-    In training, each sample is normalised by its own batch statistics, and the running averages are updated by the mean
-    of these over samples: a step with S samples counts as much as a step with one.
-    """
+class Statistics(NamedTuple):
+    """Mean and variance of every channel, (S, C) for S weight samples, or (1, C) if all samples share them."""
 
     mean: Tensor
     var: Tensor
 
-    def __init__(self, channels: int, momentum: float = 0.1) -> None:
+    def sample(self, i: int) -> Statistics:
+        """Those of sample i."""
+        return self if len(self.mean) == 1 else Statistics(self.mean[i : i + 1], self.var[i : i + 1])
+
+
+class Norms(NamedTuple):
+    """Where layers that normalise take their statistics from: those of their batch, or given ones, by layer."""
+
+    given: tuple[Statistics, ...] | None = None
+    seen: list[Statistics] | None = None  # if there is a list, the statistics of the batch are appended
+
+    def sample(self, i: int) -> Norms:
+        """Those of sample i."""
+        return self if self.given is None else Norms(tuple(of.sample(i) for of in self.given))
+
+
+@final
+class SampleNorm(nn.Module):
+    """Normalisation of every channel, in which every weight sample is a network with statistics of its own.
+
+    In training these are the statistics of the batch, as in batch normalisation. There are no running averages: those
+    would be averages over weight samples, and would leave in every sample the shift of its channels that training
+    removes. `psdenets.models.psde.Classifier` measures the statistics of each sample that predicts.
+
+    Args:
+        channels: number of channels.
+        layer: index of this layer among those of the network that normalise.
+    """
+
+    def __init__(self, channels: int, layer: int = 0) -> None:
         super().__init__()
         self.weight, self.bias = nn.Parameter(torch.ones(channels)), nn.Parameter(torch.zeros(channels))
-        self.register_buffer("mean", torch.zeros(channels))
-        self.register_buffer("var", torch.ones(channels))
-        self.momentum = momentum
+        self.layer = layer
 
-    def forward(self, h: Tensor) -> Tensor:
-        """h, normalised per channel."""
-        if not self.training:
-            scale = self.weight * (self.var + 1e-5).rsqrt()
-            shift = self.bias - self.mean * scale
-            return torch.addcmul(shift.to(h.dtype)[:, None, None], h, scale.to(h.dtype)[:, None, None])
-        means, variances = (torch.zeros(*h.shape[:-4], len(self.mean), device=h.device) for _ in range(2))
-        samples = [h] if h.ndim == 4 else list(h.unbind())
-        rows = zip(samples, means.view(-1, len(self.mean)), variances.view(-1, len(self.mean)), strict=True)
+    def forward(self, h: Tensor, norms: Norms = Norms()) -> Tensor:
+        """h, normalised per sample and channel."""
+        if norms.given is not None:
+            return self._scaled(h, norms.given[self.layer])
+        samples = [h] if h.ndim == 4 else h.flatten(0, 1).split(h.shape[1])  # unbind would change their layout
+        means, variances = (torch.zeros(len(samples), len(self.weight), device=h.device) for _ in range(2))
+        rows = zip(samples, means, variances, strict=True)
         out = [F.batch_norm(x, mean, var, self.weight, self.bias, True, 1.0) for x, mean, var in rows]
-        for kept, new in ((self.mean, means), (self.var, variances)):
-            kept.lerp_(new.view(-1, len(kept)).mean(0), self.momentum)
-        return out[0] if h.ndim == 4 else torch.stack(out)
+        if norms.seen is not None:
+            norms.seen.append(Statistics(means, variances))
+        return (out[0] if len(out) == 1 else torch.cat(out)).view(h.shape)
+
+    def _scaled(self, h: Tensor, of: Statistics) -> Tensor:
+        scale = self.weight * (of.var + 1e-5).rsqrt()
+        scale, shift = (v.to(h.dtype)[:, None, :, None, None] for v in (scale, self.bias - of.mean * scale))
+        return torch.addcmul(shift, h, scale) if h.ndim == 5 else torch.addcmul(shift[0], h, scale[0])
 
     def extra_repr(self) -> str:
-        return f"{len(self.mean)}"
+        return f"{len(self.weight)}"
 
 
 @final
 class Enter(nn.Module):
     """The start of a scale: 3 x 3 convolution, max-pool by 2 (sides are halved, rounding down), normalise."""
 
-    def __init__(self, c_in: int, c_out: int, generator: torch.Generator) -> None:
+    def __init__(self, c_in: int, c_out: int, layer: int, generator: torch.Generator) -> None:
         super().__init__()
         bound = 1 / math.sqrt(9 * c_in)
         kernel = (torch.rand((c_out, c_in, 3, 3), generator=generator) * 2 - 1) * bound
         self.kernel = nn.Parameter(kernel.contiguous(memory_format=torch.channels_last))
-        self.norm = SampleNorm(c_out)
+        self.norm = SampleNorm(c_out, layer)
 
-    def forward(self, h: Tensor) -> Tensor:
+    def forward(self, h: Tensor, norms: Norms = Norms()) -> Tensor:
         """(..., C, H, W) -> (..., C', H // 2, W // 2)."""
         kernel = self.kernel.to(h.dtype)
-        out: Tensor = self.norm(over_images(lambda x: F.max_pool2d(F.conv2d(x, kernel, padding=1), 2), h))
+        out: Tensor = self.norm(over_images(lambda x: F.max_pool2d(F.conv2d(x, kernel, padding=1), 2), h), norms)
         return out
 
     def extra_repr(self) -> str:
@@ -117,13 +144,24 @@ class Enter(nn.Module):
 class Leave(nn.Module):
     """The end of a scale: normalise, activation."""
 
-    def __init__(self, channels: int, activation: Activation) -> None:
+    def __init__(self, channels: int, layer: int, activation: Activation) -> None:
         super().__init__()
-        self.norm, self.activation = SampleNorm(channels), activation
+        self.norm, self.activation = SampleNorm(channels, layer), activation
 
-    def forward(self, h: Tensor) -> Tensor:
+    def forward(self, h: Tensor, norms: Norms = Norms()) -> Tensor:
         """h, with the same shape."""
-        return self.activation(self.norm(h))
+        return self.activation(self.norm(h, norms))
+
+
+@final
+class InTurn(nn.Sequential):
+    """Layers applied in turn; those that normalise, and no others, take `norms`."""
+
+    def forward(self, h: Tensor, norms: Norms = Norms()) -> Tensor:
+        """The result of the last layer; h itself if there is none."""
+        for layer in self:
+            h = layer(h, norms) if isinstance(layer, Enter | Leave) else layer(h)
+        return h
 
 
 def pooled(h: Tensor, how: str) -> Tensor:

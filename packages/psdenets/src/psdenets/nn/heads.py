@@ -21,6 +21,10 @@ class HeadWeights(NamedTuple):
     weight: Tensor
     bias: Tensor
 
+    def sample(self, i: int) -> HeadWeights:
+        """The weights of sample i, with S = 1."""
+        return self if len(self.weight) == 1 else HeadWeights(self.weight[i : i + 1], self.bias[i : i + 1])
+
     def logits(self, features: Tensor) -> Tensor:
         """(N, d) or (S, N, d) -> (S, N, C)."""
         return features @ self.weight.mT + self.bias[:, None]

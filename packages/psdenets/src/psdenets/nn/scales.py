@@ -7,6 +7,7 @@ would mix rows that are not adjacent.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, final
 
@@ -15,7 +16,7 @@ from torch.nn import functional as F
 
 from psdenets.errors import BadInput
 from psdenets.nn.activations import ACTIVATIONS
-from psdenets.nn.features import Enter, Leave, Whitening
+from psdenets.nn.features import Enter, InTurn, Leave, Whitening
 from psdenets.seeds import generator
 
 if TYPE_CHECKING:
@@ -99,22 +100,19 @@ def _learned_shapes(config: Config, spec: ImageSpec) -> list[tuple[int, int, int
 
 def around(
     config: Config, spec: ImageSpec, shapes: Sequence[tuple[int, int, int]]
-) -> tuple[nn.Module, nn.ModuleList, nn.Module]:
+) -> tuple[nn.Module, nn.ModuleList, InTurn]:
     """What comes before the first block, before each block, and after the last."""
     features, firsts = config.system.features, first_of_scales(config)
-    learned = features.learned
     activation = ACTIVATIONS[config.system.flow.activation]
     channels = spec.channels * 4**config.system.flow.squeeze_input + config.system.flow.augment_channels
     stem = Whitening(channels, activation) if features.stem == "whiten" else nn.Identity()
     channels = 8 * channels if features.stem == "whiten" else channels
-    before: list[nn.Module] = []
+    if not features.learned:
+        return stem, nn.ModuleList(InTurn(*[SpaceToDepth()] * (b in firsts)) for b in range(len(shapes))), InTurn()
+    layers, before = itertools.count(), []
     for b, shape in enumerate(shapes):
-        if not learned:
-            before.append(SpaceToDepth() if b in firsts else nn.Identity())
-        elif b > 0 and b not in firsts:
-            before.append(nn.Identity())
-        else:
-            enter = Enter(channels if b == 0 else shapes[b - 1][0], shape[0], generator(config.seed, "enter", b))
-            before.append(enter if b == 0 else nn.Sequential(Leave(shapes[b - 1][0], activation), enter))
-    after = Leave(shapes[-1][0], activation) if learned else nn.Identity()
-    return stem, nn.ModuleList(before), after
+        leave = [Leave(shapes[b - 1][0], next(layers), activation)] if b in firsts else []
+        c_in = channels if b == 0 else shapes[b - 1][0]
+        enter = [Enter(c_in, shape[0], next(layers), generator(config.seed, "enter", b))] if b in {0, *firsts} else []
+        before.append(InTurn(*leave, *enter))
+    return stem, nn.ModuleList(before), InTurn(Leave(shapes[-1][0], next(layers), activation))

@@ -184,7 +184,7 @@ class Trainer:
     def predict(
         self, images: Images, samples: int, g: torch.Generator, after_batch: Callable[[], None] = lambda: None
     ) -> Predictions:
-        """Predictions of the evaluated model, with the running averages of its normalisation layers."""
+        """Predictions of the evaluated model; layers that normalise use statistics that do not depend on `images`."""
         self.evaluated.eval()
         try:
             return predict(self.evaluated, images, samples, g, after_batch=after_batch)
