@@ -15,11 +15,11 @@ from psdenets.registries import LIKELIHOODS
 from psdenets.training.loop import Trainer
 
 
-def test_mean_nll_equals_the_value_computed_by_hand():
+def test_nll_equals_the_value_computed_by_hand():
     # two samples, one image, two classes: p_0 = 1/2 and 4/5
     logits = torch.tensor([[[0.0, 0.0]], [[math.log(4.0), 0.0]]], dtype=torch.float64)
     expected = (math.log(2) + math.log(5 / 4)) / 2
-    assert CATEGORICAL.mean_nll(logits, torch.tensor([0])).item() == pytest.approx(expected, rel=1e-12)
+    assert CATEGORICAL.nll(logits, torch.tensor([0])).mean().item() == pytest.approx(expected, rel=1e-12)
 
 
 def test_probabilities_do_not_underflow_at_a_logit_gap_of_200():
@@ -53,8 +53,8 @@ class LearnedTemperature:
     def outputs(self, targets):
         return targets + 1
 
-    def mean_nll(self, outputs, targets):
-        return CATEGORICAL.mean_nll(outputs[..., :-1] * outputs[..., -1:].neg().exp(), targets)
+    def nll(self, outputs, targets):
+        return CATEGORICAL.nll(outputs[..., :-1] * outputs[..., -1:].neg().exp(), targets)
 
     def predictive(self, outputs):
         return CATEGORICAL.predictive(outputs[..., :-1] * outputs[..., -1:].neg().exp())

@@ -74,7 +74,7 @@ def test_gradient_of_the_elbo_agrees_with_finite_differences(noise):
     def loss():
         weights = model.draw(2, at(7))
         return objective(
-            CATEGORICAL.mean_nll(model.logits(x, weights), labels), weights.kl, model.head_kl(), kappa=0.5, n_train=6
+            CATEGORICAL.nll(model.logits(x, weights), labels).mean(), weights.kl, model.head_kl(), kappa=0.5, n_train=6
         ).loss
 
     gradients = torch.autograd.grad(loss(), list(model.parameters()))

@@ -10,7 +10,7 @@ import torch
 
 from psdenets import build, preset
 from psdenets.models.likelihoods import CATEGORICAL
-from psdenets.training.objective import kappa_at, objective
+from psdenets.training.objective import kappa_at, mean_nll, objective
 from psdenets.training.schedules import rate
 
 strided = partial(preset, "digits-strided")  # the network of the paper, at the size of the digits
@@ -20,7 +20,7 @@ def test_loss_equals_the_value_computed_by_hand():
     # two samples, one image, two classes: p_0 = 1/2 and 4/5
     logits = torch.tensor([[[0.0, 0.0]], [[math.log(4.0), 0.0]]], dtype=torch.float64)
     loss = objective(
-        CATEGORICAL.mean_nll(logits, torch.tensor([0])),
+        CATEGORICAL.nll(logits, torch.tensor([0])).mean(),
         torch.tensor([3.0, 5.0]).double(),
         torch.tensor(7.0).double(),
         0.25,
@@ -32,11 +32,31 @@ def test_loss_equals_the_value_computed_by_hand():
     assert loss.loss.item() == pytest.approx(nll + (0.25 * 2 * 4 + 7) / 10, rel=1e-12)
 
 
+def test_the_nll_of_the_mixture_is_that_of_the_averaged_probabilities_and_never_above_the_mean():
+    # the two samples of the test above: the mixture gives the label (1/2 + 4/5) / 2 = 0.65
+    nll = -torch.tensor([[0.5], [0.8]], dtype=torch.float64).log()
+    assert mean_nll(nll, "mixture").item() == pytest.approx(-math.log(0.65), rel=1e-12)
+    assert mean_nll(nll, "elbo").item() == pytest.approx((math.log(2) + math.log(5 / 4)) / 2, rel=1e-12)
+    many = torch.rand(5, 40, generator=torch.Generator().manual_seed(0), dtype=torch.float64) * 8
+    assert mean_nll(many, "mixture") < mean_nll(many, "elbo")  # Jensen
+    assert mean_nll(many[:1], "mixture").item() == pytest.approx(mean_nll(many[:1], "elbo").item(), rel=1e-12)
+
+
+def test_the_mixture_does_not_punish_samples_for_disagreeing():
+    """Two samples that disagree on one of two images fairly: the gradient of the elbo pulls both, the mixture's less."""
+    probs = torch.tensor([0.9, 0.1], dtype=torch.float64)
+    logits = (probs / (1 - probs)).log()[:, None].requires_grad_()
+    pulls = [torch.autograd.grad(mean_nll(-logits.sigmoid().log(), of), logits)[0] for of in ("elbo", "mixture")]
+    # d/dz of -log sigmoid(z) / 2 is -(1 - p) / 2; of the mixture -p (1 - p) / (p_1 + p_2)
+    assert pulls[0].flatten().tolist() == pytest.approx([-0.05, -0.45])
+    assert pulls[1].flatten().tolist() == pytest.approx([-0.09, -0.09])
+
+
 @pytest.mark.parametrize("kappa", [0.0, 1e-3, 0.5, 2.0])
 def test_the_kl_of_the_head_has_the_weight_1_over_n_for_every_kappa(kappa):
     logits, labels, zero = torch.zeros(1, 1, 2), torch.tensor([0]), torch.zeros(())
     without, with_head = (
-        objective(CATEGORICAL.mean_nll(logits, labels), zero[None], head, kappa, 10).loss for head in (zero, zero + 7)
+        objective(CATEGORICAL.nll(logits, labels).mean(), zero[None], head, kappa, 10).loss for head in (zero, zero + 7)
     )
     assert (with_head - without).item() == pytest.approx(7 / 10, rel=1e-6)  # float32; kappa / n would give 0.7 * kappa
 
@@ -51,7 +71,7 @@ def test_with_kappa_one_half_the_loss_is_the_exact_negative_elbo():
     x, labels = torch.rand(6, 1, 8, 8, generator=g, dtype=torch.float64), torch.arange(6)
     weights = model.draw(1, g)
     logits = model.logits(x, weights)
-    loss = objective(CATEGORICAL.mean_nll(logits, labels), weights.kl, model.head.kl(), kappa=0.5, n_train=6)
+    loss = objective(CATEGORICAL.nll(logits, labels).mean(), weights.kl, model.head.kl(), kappa=0.5, n_train=6)
     log_likelihood = logits[0].log_softmax(-1)[torch.arange(6), labels].sum()
     path = weights.paths[0]
     process = model.deep_blocks[0].process
@@ -72,9 +92,9 @@ def test_mean_over_images_does_not_depend_on_how_they_are_batched():
         torch.tensor([0, 1, 2, 0, 1, 2, 0, 1]),
     )
     zero = torch.zeros(1)
-    whole = objective(CATEGORICAL.mean_nll(logits, labels), zero, zero[0], 1.0, 8).nll
+    whole = objective(CATEGORICAL.nll(logits, labels).mean(), zero, zero[0], 1.0, 8).nll
     halves = [
-        objective(CATEGORICAL.mean_nll(logits[:, k : k + 4], labels[k : k + 4]), zero, zero[0], 1.0, 8).nll
+        objective(CATEGORICAL.nll(logits[:, k : k + 4], labels[k : k + 4]).mean(), zero, zero[0], 1.0, 8).nll
         for k in (0, 4)
     ]
     assert whole.item() == pytest.approx(sum(h.item() for h in halves) / 2, rel=1e-6)

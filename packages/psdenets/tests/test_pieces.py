@@ -17,7 +17,7 @@ from psdenets.models.likelihoods import CATEGORICAL
 from psdenets.training.allocator import keep_freed_memory
 from psdenets.training.loop import Diverged, Trainer
 from psdenets.training.micro_batches import in_pieces, kept_by_an_image, size_for
-from psdenets.training.objective import objective
+from psdenets.training.objective import mean_nll, objective
 
 strided = partial(preset, "digits-strided")  # the network of the paper, at the size of the digits
 
@@ -47,16 +47,20 @@ def gradients(model, loss):
 
 @pytest.mark.parametrize("size", [1, 3, 4, 7])
 @pytest.mark.parametrize("cut", CUTS)
-def test_the_gradient_in_micro_batches_equals_that_of_the_batch(cut, size):
+@pytest.mark.parametrize("of", ["elbo", "mixture"])
+def test_the_gradient_in_micro_batches_equals_that_of_the_batch(cut, size, of):
+    def nll(logits, labels):
+        return mean_nll(CATEGORICAL.nll(logits, labels), of)
+
     config = strided(width=4, steps=8, drift="1-4-1", samples=2, head="meanfield", **CUTS[cut])
     model = moved(config)
     g = torch.Generator().manual_seed(0)
     x, labels = torch.rand(7, 1, 8, 8, generator=g, dtype=torch.float64), torch.arange(7)
     weights = model.draw(2, torch.Generator().manual_seed(1))
-    whole = objective(CATEGORICAL.mean_nll(model.logits(x, weights), labels), weights.kl, model.head_kl(), 0.5, 7)
+    whole = objective(nll(model.logits(x, weights), labels), weights.kl, model.head_kl(), 0.5, 7)
     expected = gradients(model, whole.loss)
     weights = model.draw(2, torch.Generator().manual_seed(1))
-    pieces = in_pieces(model, CATEGORICAL, x, labels, weights, size)
+    pieces = in_pieces(model, nll, x, labels, weights, size)
     loss = objective(pieces.nll, weights.kl, model.head_kl(), 0.5, 7)
     assert loss.loss.item() == pytest.approx(whole.loss.item(), rel=1e-12)
     assert not pieces.logits.requires_grad

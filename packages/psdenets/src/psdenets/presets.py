@@ -51,7 +51,7 @@ _CPU: dict[str, Values] = {
     "digits": {},
     "mnist": {**_TWO_STEPS, "dataset": "mnist", "epochs": 10, "channels": "32-64-64", "augment": "jitter"},
     "cifar10": {
-        **_TWO_STEPS, "dataset": "cifar10", "epochs": 10, "channels": "64-128-256", "augment": "shift-flip",
+        **_TWO_STEPS, "dataset": "cifar10", "epochs": 16, "channels": "64-128-256", "augment": "shift-flip",
         "precision": "bfloat16",
     },
 }  # fmt: skip

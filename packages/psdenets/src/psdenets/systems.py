@@ -61,7 +61,7 @@ def groups(**parts: Part) -> dict[str, Part]:
     return {"net": part(NetOptions), "prediction": part(PredictionOptions), **parts}
 
 
-_KL = ("samples", "epoch_samples", "kappa", "kappa_warmup")
+_KL = ("samples", "objective", "epoch_samples", "kappa", "kappa_warmup")
 _PROCESS = ("drift_lr", "kappa_base", "piece")
 
 

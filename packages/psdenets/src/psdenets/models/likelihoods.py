@@ -42,8 +42,8 @@ class Likelihood(Protocol):
         """Number of outputs of the head, given the number of classes (or of regression targets)."""
         ...
 
-    def mean_nll(self, outputs: Tensor, targets: Tensor) -> Tensor:
-        """Mean NLL in nats over samples and images, a scalar used for training; outputs (S, N, K)."""
+    def nll(self, outputs: Tensor, targets: Tensor) -> Tensor:
+        """NLL in nats of every weight sample and image, (S, N), used for training; outputs (S, N, K)."""
         ...
 
     def predictive(self, outputs: Tensor) -> Tensor:
@@ -70,9 +70,11 @@ class Categorical:
         """One logit per class."""
         return targets
 
-    def mean_nll(self, outputs: Tensor, targets: Tensor) -> Tensor:
-        """Cross-entropy of logits (S, N, C) and labels (N,), the mean over samples and images."""
-        return F.cross_entropy(outputs.flatten(0, 1), targets.repeat(len(outputs)))
+    def nll(self, outputs: Tensor, targets: Tensor) -> Tensor:
+        """Cross-entropy of logits (S, N, C) and labels (N,)."""
+        return F.cross_entropy(outputs.flatten(0, 1), targets.repeat(len(outputs)), reduction="none").view(
+            outputs.shape[:2]
+        )
 
     def predictive(self, outputs: Tensor) -> Tensor:
         """Probabilities (S, N, C), computed on the CPU because not every accelerator supports float64."""

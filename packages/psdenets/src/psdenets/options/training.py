@@ -28,6 +28,9 @@ class TrainingOptions(Group, group="training"):
         at_least(1),
     )
     samples: int = option(1, "weight samples per training step; losses are averaged", at_least(1))
+    objective: Literal["elbo", "mixture"] = option(
+        "elbo", "NLL to minimise: the mean over --samples (the ELBO's), or that of their averaged probabilities"
+    )
     epoch_samples: int = option(1, "weight samples for the evaluation after each epoch", at_least(1))
     lr: float = option(0.01, "learning rate of Adam; the peak value if there is a schedule", above(0))
     drift_lr: float = option(
@@ -63,6 +66,9 @@ class TrainingOptions(Group, group="training"):
         return self.kappa_base / noisy_share if noisy_share > 0 else self.kappa_base
 
     def idle(self) -> dict[str, str]:
-        if self.max_seconds_of is None:
-            return {}
-        return {"max_seconds": "expected either --max-seconds or --max-seconds-of, got both"}
+        found = {}
+        if self.max_seconds_of is not None:
+            found["max_seconds"] = "expected either --max-seconds or --max-seconds-of, got both"
+        if self.samples == 1 and self.objective == "mixture":
+            found["objective"] = "expected --objective mixture with --samples 2 or more, got --samples 1"
+        return found

@@ -96,7 +96,12 @@ class Trainer:
         self.averaged = copy.deepcopy(self.model).requires_grad_(False) if self.options.ema else None
         self.best: dict[str, Tensor] = {}
         self.losses = TrainingStep(
-            self.model, self.model.likelihood, n_train, self.options.samples, _piece(self.model, config)
+            self.model,
+            self.model.likelihood,
+            n_train,
+            self.options.samples,
+            _piece(self.model, config),
+            self.options.objective,
         )
         self.optimizer = _adam(self.model, self.options)
         self._diagonal = [module for module in self.model.modules() if isinstance(module, DiagonalDrift)]

@@ -10,6 +10,7 @@ path once.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -22,7 +23,6 @@ from psdenets.nn.heads import HeadWeights
 if TYPE_CHECKING:
     from psdenets.config import Config
     from psdenets.data.spec import ImageSpec
-    from psdenets.models.likelihoods import Likelihood
 
 _STATES = 2 * 10**9  # bytes kept for the backward pass; 2 GB should fit on any machine used for training
 
@@ -38,14 +38,28 @@ class Pieces(NamedTuple):
 
 
 def in_pieces(
-    model: Classifier, likelihood: Likelihood, x: Tensor, labels: Tensor, weights: Weights, size: int
+    model: Classifier,
+    mean_nll: Callable[[Tensor, Tensor], Tensor],
+    x: Tensor,
+    labels: Tensor,
+    weights: Weights,
+    size: int,
 ) -> Pieces:
-    """Run the forward and backward passes of `size` images at a time, back to the weights."""
+    """Run the forward and backward passes of `size` images at a time, back to the weights.
+
+    Args:
+        model: the network.
+        mean_nll: (outputs, labels) -> mean NLL over images, a scalar.
+        x: images (N, C, H, W).
+        labels: (N,).
+        weights: weight samples.
+        size: images per piece.
+    """
     copies = _copies(weights)
     logits, nll = [], x.new_zeros(())
     for images, answers in zip(torch.split(x, size), torch.split(labels, size), strict=True):
         out = model.logits(images, copies)
-        part = likelihood.mean_nll(out, answers) * (len(images) / len(x))
+        part = mean_nll(out, answers) * (len(images) / len(x))
         part.backward()  # type: ignore[no-untyped-call]
         logits.append(out.detach())
         nll += part.detach()

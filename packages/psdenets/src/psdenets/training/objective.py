@@ -2,6 +2,10 @@
 
     loss = mean NLL + kappa / n_train * int |u|^2 + KL_head / n_train,     int |u|^2 = 2 * (1/2 int |u|^2) = 2 KL
 
+The NLL of an image is the mean over S weight samples ("elbo"), or that of the mixture of all samples, which predicts
+("mixture"): -log 1/S sum_s p(y | x, w_s), the PAC^m bound of Morningstar et al. (2022). The mixture does not punish
+samples for disagreeing about an image; it bounds the predictive risk, and n_train * loss is no longer an ELBO.
+
 With `--deterministic-prior map`, the action of the deterministic part under the prior is added to the KL: the integral
 of |u|^2 then runs over the whole depth and all weights.
 
@@ -10,6 +14,7 @@ baseline) is weighted by the temperature 2 kappa. The KL of a mean-field head al
 the ELBO; the published code weights it by kappa / n_train.
 """
 
+import math
 from typing import NamedTuple
 
 from torch import Tensor
@@ -22,6 +27,17 @@ class Loss(NamedTuple):
     nll: Tensor
     kl: Tensor
     head_kl: Tensor
+
+
+def mean_nll(nll: Tensor, of: str) -> Tensor:
+    """Mean NLL over images from that of every sample and image, (S, N): `of` each sample (elbo), or of the mixture.
+
+    Example: one sample gives the label the probability 0.9, the other 0.1; their mixture 0.5.
+        >>> nll = -Tensor([[0.9], [0.1]]).log()
+        >>> [round(mean_nll(nll, of).item(), 3) for of in ("elbo", "mixture")]
+        [1.204, 0.693]
+    """
+    return nll.mean() if of == "elbo" else (math.log(len(nll)) - (-nll).logsumexp(0)).mean()
 
 
 def objective(

@@ -12,7 +12,7 @@ from psdenets.models.base import ImageClassifier
 from psdenets.models.likelihoods import Likelihood
 from psdenets.models.psde import Classifier
 from psdenets.training.micro_batches import in_pieces
-from psdenets.training.objective import objective
+from psdenets.training.objective import mean_nll, objective
 
 
 class Losses(NamedTuple):
@@ -34,23 +34,33 @@ class TrainingStep(nn.Module):
         likelihood: the likelihood of the labels given the outputs.
         n_train: number of training images.
         samples: weight samples per step.
+        of: "elbo" or "mixture", see `psdenets.training.objective`.
         piece: images per micro-batch; by default the whole batch. Only batches of a PSDE-BNN are split.
     """
 
     def __init__(
-        self, model: ImageClassifier, likelihood: Likelihood, n_train: int, samples: int = 1, piece: int | None = None
+        self,
+        model: ImageClassifier,
+        likelihood: Likelihood,
+        n_train: int,
+        samples: int = 1,
+        piece: int | None = None,
+        of: str = "elbo",
     ) -> None:
         super().__init__()
         self.model, self.likelihood = model, likelihood
-        self.n_train, self.samples, self.piece = n_train, samples, piece
+        self.n_train, self.samples, self.piece, self.of = n_train, samples, piece, of
 
     def forward(self, images: Tensor, labels: Tensor, generator: torch.Generator | None, kappa: float) -> Losses:
         """Losses of a batch: images (N, C, H, W) in [0, 1], labels (N,)."""
         weights = self.model.draw(self.samples, generator)
         if isinstance(self.model, Classifier) and self.piece is not None and self.piece < len(images):
-            logits, nll = in_pieces(self.model, self.likelihood, images, labels, weights, self.piece)
+            logits, nll = in_pieces(self.model, self._nll, images, labels, weights, self.piece)
         else:
             logits = self.model.logits(images, weights)
-            nll = self.likelihood.mean_nll(logits, labels)
+            nll = self._nll(logits, labels)
         action = self.model.action(weights)
         return Losses(*objective(nll, weights.kl, self.model.head_kl(), kappa, self.n_train, action), logits)
+
+    def _nll(self, logits: Tensor, labels: Tensor) -> Tensor:
+        return mean_nll(self.likelihood.nll(logits, labels), self.of)
