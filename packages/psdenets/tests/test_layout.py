@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from psdenets import Config
+from psdenets import Config, build, preset
 from psdenets.models.psde import DeepBlock
 from psdenets.models.windows import cuts_of
 from psdenets.nn.fast.layout import channels_last, gradient_channels_last
@@ -39,26 +39,37 @@ def test_images_are_laid_out_channels_last():
     assert torch.equal(channels_last(h), h)
 
 
-def test_every_step_of_a_block_receives_its_gradient_channels_last():
-    """The head's gradient is channels first; without a conversion at the end of the block each step would copy it."""
-    layouts = []
+class Watched(torch.autograd.Function):
+    """The identity; notes in `layouts` whether its gradient is channels last."""
 
-    class Watched(torch.autograd.Function):
-        @staticmethod
-        def forward(ctx, h):
-            return h.view_as(h)
+    @staticmethod
+    def forward(ctx, h, layouts):
+        ctx.layouts = layouts
+        return h.view_as(h)
 
-        @staticmethod
-        def backward(ctx, g):
-            layouts.append(g.is_contiguous(memory_format=torch.channels_last))
-            return g
+    @staticmethod
+    def backward(ctx, g):
+        ctx.layouts.append(g.is_contiguous(memory_format=torch.channels_last))
+        return g, None
 
-    config = Config(steps=3)
-    block = DeepBlock(config, 4, cuts_of(config)[0], torch.Generator().manual_seed(0))
-    block.f_h.register_forward_hook(lambda module, inputs, out: Watched.apply(out))
-    out = block(torch.rand(2, 4, 6, 6), block.draw(1, torch.Generator().manual_seed(0)))
-    (out.flatten(-3) @ torch.rand(4 * 36, 2)).sum().backward()
-    assert layouts == [True] * 3
+
+NETWORKS = {  # with the number of evaluations of f_h in a step
+    "flattened by the head": (preset("digits-strided", steps=3), 1, 3),
+    "learned": (Config(cut="none"), 1, 8),
+    "learned, one sample": (Config(cut="full"), 1, 8),
+    "learned, three samples": (Config(cut="full"), 3, 24),
+}
+
+
+@pytest.mark.parametrize(("config", "samples", "evaluations"), NETWORKS.values(), ids=NETWORKS)
+def test_every_step_receives_its_gradient_channels_last(config, samples, evaluations):
+    """Otherwise every step would copy its gradient, and batch normalisation would take 15 times as long."""
+    model, layouts = build(config), []
+    for block in model.deep_blocks:
+        block.f_h.register_forward_hook(lambda module, inputs, out: Watched.apply(out, layouts))
+    x, g = torch.rand(8, 1, 8, 8), torch.Generator().manual_seed(0)
+    model.logits(x, model.draw(samples, g)).square().sum().backward()
+    assert layouts == [True] * evaluations
 
 
 def test_the_result_of_a_block_supports_in_place_operations():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
 from pathlib import Path
 
@@ -15,7 +16,7 @@ from psdenets.models.point import PointEstimate
 from psdenets.options.fields import part
 from psdenets.options.training import TrainingOptions
 from psdenets.references import Reference, resolve
-from psdenets.systems import SYSTEMS, System, groups
+from psdenets.systems import SYSTEMS, NetworkOptions, System
 from psdenets.train import main
 
 SOURCE = Path(psdenets.__file__).parent
@@ -40,6 +41,22 @@ def test_the_references_of_a_system_can_be_resolved(system):
     assert system.summary
 
 
+@pytest.mark.parametrize("name", SYSTEMS)
+def test_the_options_of_a_system_are_a_dataclass_of_its_own(name):
+    options = Config(model=name).system
+    assert dataclasses.is_dataclass(options)
+    assert all(type(options) is not type(Config(model=other).system) for other in SYSTEMS if other != name)
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        options.net = None
+    groups = [field.name for field in dataclasses.fields(options)]
+    assert set(options.flat()) == set(SYSTEMS[name].takes({}))
+    assert all(getattr(options, group) is not None for group in groups)
+
+
+class LinearOptions(NetworkOptions):
+    training: TrainingOptions = part(TrainingOptions, only=("epochs", "batch_size", "lr"))
+
+
 def linear(config, spec):
     pixels = spec.channels * spec.height * spec.width
     generator = torch.Generator().manual_seed(config.seed)
@@ -52,8 +69,7 @@ def linear(config, spec):
 def test_a_new_baseline_needs_one_value_in_the_registry(monkeypatch, tmp_path, capsys):
     """This file defines all of it: options, network, and an entry in the registry."""
     build, fit = Reference(f"{__name__}:linear"), Reference("psdenets.training.session:descend")
-    options = groups(training=part(TrainingOptions, only=("epochs", "batch_size", "lr")))
-    system = System("linear", "a linear classifier", build, fit, options, {"epochs": 2, "lr": 0.05})
+    system = System("linear", "a linear classifier", build, fit, LinearOptions, {"epochs": 2, "lr": 0.05})
     monkeypatch.setitem(SYSTEMS, "linear", system)
     out = tmp_path / "run"
     assert main(["--model", "linear", "--limit-test", "40", "--out", str(out)]) == 0

@@ -1,16 +1,17 @@
 """The systems of the paper's Table 1, one per value of `--model`: how to build and train them, and their options.
 
-To add a system, add a `System` to `SYSTEMS`. Its options are composed of the groups in `psdenets.options`; all other
+To add a system, add a `System` to `SYSTEMS`, with its options: a dataclass of groups from `psdenets.options`. All other
 flags are rejected. Nothing here imports torch.
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from functools import cache
 from typing import Any
 
 from psdenets.options.baselines import EnsembleOptions, HmcOptions, LaplaceOptions, MeanFieldOptions
 from psdenets.options.cut import CutOptions
-from psdenets.options.fields import Part, filled, part
+from psdenets.options.fields import part
 from psdenets.options.network import FeatureOptions, FlowOptions, NetOptions, ResnetOptions
 from psdenets.options.process import HeadOptions, ProcessOptions
 from psdenets.options.systems import SystemOptions
@@ -26,26 +27,32 @@ class System:
     summary: str  # one line
     build: Reference  # to a function (config, spec) -> ImageClassifier, with the structure it has after training
     fit: Reference  # to a function (config, run directory) -> exit status
-    options: Mapping[str, Part]  # groups of options by their name in `SystemOptions`; other options are rejected
+    options: type[SystemOptions]  # a dataclass of groups; other options are rejected
     defaults: Mapping[str, Any] = field(default_factory=dict)  # values that differ from the defaults of the options
     per_dataset: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)  # further ones for some data sets
 
     def takes(self, flat: Mapping[str, Any]) -> set[str]:
         """The flat names of its options; for an ensemble, also those of the member given in `flat`."""
-        return {name for part in self._with_member(flat).options.values() for name in part.open}
+        return {name for part in self._with_member(flat).options.parts().values() for name in part.open}
 
     def configured(self, flat: Mapping[str, Any], dataset: str) -> SystemOptions:
         """Its options, with the given flat values and defaults for the rest."""
         system = self._with_member(flat)
         values = {**system.defaults, **system.per_dataset.get(dataset, {}), **flat}
-        return SystemOptions(system.options, **filled(system.options, values))
+        return system.options.filled(values)
 
     def _with_member(self, flat: Mapping[str, Any]) -> "System":
         """The system itself; an ensemble with the options and defaults of the member given in `flat`."""
-        if "ensemble" not in self.options:
+        if self.options is not MembersOptions:
             return self
         member = SYSTEMS[EnsembleOptions(member=flat.get("member", EnsembleOptions.member)).member]
-        return replace(member, options={**self.options, **member.options})
+        return replace(member, options=_of_members(member.options))
+
+
+@cache
+def _of_members(options: type[SystemOptions]) -> type[SystemOptions]:
+    """A dataclass with the options of an ensemble and of its members."""
+    return type(f"MembersOf{options.__name__}", (MembersOptions, options), {})
 
 
 def _at(place: str) -> Reference:
@@ -56,41 +63,111 @@ def _fit(place: str) -> Reference:
     return Reference(f"psdenets.training.{place}")
 
 
-def groups(**parts: Part) -> dict[str, Part]:
-    """Groups of options, including those that every system has unless they are given."""
-    return {"net": part(NetOptions), "prediction": part(PredictionOptions), **parts}
-
-
 _KL = ("samples", "objective", "epoch_samples", "kappa", "kappa_warmup")
 _PROCESS = ("drift_lr", "kappa_base", "piece")
 
 
-def _training(*extra: str) -> Part:
+def _training(*extra: str) -> Any:
     """The options of gradient descent, including only the given ones of those for a KL or a weight process."""
     return part(TrainingOptions, without=[name for name in (*_KL, *_PROCESS) if name not in extra])
 
 
-_POINT = part(PredictionOptions, only=("likelihood",), test_samples=1)
-_ONLY_SAMPLES = part(PredictionOptions, only=("test_samples",))
-_CONSTANT_WEIGHTS = part(FlowOptions, without=("compile",))
-_NORM, _GAUSSIANS = part(ResnetOptions), part(MeanFieldOptions)
-_PSDE = groups(
-    training=_training(*_KL, *_PROCESS),
-    cut=part(CutOptions),
-    flow=part(FlowOptions, without=("rtol", "atol")),
-    features=part(FeatureOptions),
-    process=part(ProcessOptions),
-    head=part(HeadOptions),
-)
-_GAUSSIAN_RESNET = groups(training=_training(*_KL), resnet=_NORM, mean_field=_GAUSSIANS)
-_HYPER = groups(
-    training=_training(*_KL, "drift_lr"),
-    cut=part(CutOptions, only=(), cut="none"),
-    flow=part(FlowOptions, without=("rtol", "atol", "compile")),
-    mean_field=_GAUSSIANS,
-    process=part(ProcessOptions, only=("theta", "drift", "prior", "ode_solver")),
-    head=part(HeadOptions, only=()),
-)
+class NetworkOptions(SystemOptions):
+    """What every network has."""
+
+    net: NetOptions = part(NetOptions)
+    prediction: PredictionOptions = part(PredictionOptions)
+
+
+class PsdeOptions(NetworkOptions):
+    """Weights that follow an SDE inside the cut."""
+
+    training: TrainingOptions = part(TrainingOptions)
+    cut: CutOptions = part(CutOptions)
+    flow: FlowOptions = part(FlowOptions, without=("rtol", "atol"))
+    features: FeatureOptions = part(FeatureOptions)
+    process: ProcessOptions = part(ProcessOptions)
+    head: HeadOptions = part(HeadOptions)
+
+
+class SdeBnnOptions(PsdeOptions):
+    """The cut is full."""
+
+    cut: CutOptions = part(CutOptions, only=(), cut="full")
+
+
+class PointOptions(NetworkOptions):
+    """A network with a single value for every weight."""
+
+    prediction: PredictionOptions = part(PredictionOptions, only=("likelihood",), test_samples=1)
+    training: TrainingOptions = _training()
+
+
+class OdenetOptions(PointOptions):
+    """An ODENet."""
+
+    flow: FlowOptions = part(FlowOptions, without=("compile",))
+
+
+class Resnet32Options(PointOptions):
+    """A ResNet."""
+
+    resnet: ResnetOptions = part(ResnetOptions)
+
+
+class MfviOptions(NetworkOptions):
+    """A network with independent Gaussian weights."""
+
+    training: TrainingOptions = _training(*_KL)
+    mean_field: MeanFieldOptions = part(MeanFieldOptions)
+
+
+class MfviResnet32Options(MfviOptions):
+    """A ResNet with independent Gaussian weights."""
+
+    resnet: ResnetOptions = part(ResnetOptions)
+
+
+class MfviOdenetOptions(MfviOptions):
+    """An ODENet with independent Gaussian weights."""
+
+    flow: FlowOptions = part(FlowOptions, without=("compile",))
+
+
+class MfviHyperOdenetOptions(MfviOptions):
+    """An ODENet whose weights change with depth, with independent Gaussians for w0 and drift."""
+
+    training: TrainingOptions = _training(*_KL, "drift_lr")
+    cut: CutOptions = part(CutOptions, only=(), cut="none")
+    flow: FlowOptions = part(FlowOptions, without=("rtol", "atol", "compile"))
+    process: ProcessOptions = part(ProcessOptions, only=("theta", "drift", "prior", "ode_solver"))
+    head: HeadOptions = part(HeadOptions, only=())
+
+
+class VbllOptions(MfviResnet32Options):
+    """A ResNet with a Gaussian last layer."""
+
+
+class LaplaceResnet32Options(Resnet32Options):
+    """A ResNet with a Laplace approximation of its last layer."""
+
+    prediction: PredictionOptions = part(PredictionOptions, only=("test_samples",))
+    laplace: LaplaceOptions = part(LaplaceOptions)
+
+
+class MembersOptions(SystemOptions):
+    """Several networks; combined with the options of a member, see `System`."""
+
+    ensemble: EnsembleOptions = part(EnsembleOptions)
+
+
+class HmcSystemOptions(SystemOptions):
+    """Hamiltonian Monte Carlo over a perceptron."""
+
+    net: NetOptions = part(NetOptions, only=("width",))
+    prediction: PredictionOptions = part(PredictionOptions, only=("test_samples",))
+    hmc: HmcOptions = part(HmcOptions)
+
 
 _DESCEND = _fit("session:descend")
 # Networks that learn on one CPU core: a fixed stem, learned transitions, one convolution per step, and noise relative
@@ -109,34 +186,28 @@ _CONVNET = {"blocks": "2-2", "width": 32, "lr": 3e-3, "kappa": _COLD}
 
 _ALL = (
     System("psde", "weights follow an SDE inside the cut and an ODE elsewhere",
-           _at("psde:Classifier"), _DESCEND, _PSDE, {}, _DIGITS),
+           _at("psde:Classifier"), _DESCEND, PsdeOptions, {}, _DIGITS),
     System("sde-bnn", "the fully stochastic network, --cut full",
-           _at("psde:Classifier"), _DESCEND, {**_PSDE, "cut": part(CutOptions, only=(), cut="full")}, {}, _DIGITS),
+           _at("psde:Classifier"), _DESCEND, SdeBnnOptions, {}, _DIGITS),
     System("odenet", "an ODENet: the same weights at every depth",
-           _at("point:odenet"), _DESCEND, groups(prediction=_POINT, training=_training(), flow=_CONSTANT_WEIGHTS)),
+           _at("point:odenet"), _DESCEND, OdenetOptions),
     System("resnet32", "the residual network for small images",
-           _at("point:resnet"), _DESCEND, groups(prediction=_POINT, training=_training(), resnet=_NORM),
-           _RESNET, _SMALL_RESNET),
+           _at("point:resnet"), _DESCEND, Resnet32Options, _RESNET, _SMALL_RESNET),
     System("mfvi", "a convolutional network with independent Gaussian weights",
-           _at("meanfield:convnet"), _DESCEND, groups(training=_training(*_KL), mean_field=_GAUSSIANS), _CONVNET),
+           _at("meanfield:convnet"), _DESCEND, MfviOptions, _CONVNET),
     System("mfvi-resnet32", "a ResNet with independent Gaussian weights",
-           _at("meanfield:resnet"), _DESCEND, _GAUSSIAN_RESNET, {**_RESNET, "kappa": _COLD}, _SMALL_RESNET),
+           _at("meanfield:resnet"), _DESCEND, MfviResnet32Options, {**_RESNET, "kappa": _COLD}, _SMALL_RESNET),
     System("mfvi-odenet", "an ODENet with independent Gaussian weights",
-           _at("meanfield:odenet"), _DESCEND,
-           groups(training=_training(*_KL), flow=_CONSTANT_WEIGHTS, mean_field=_GAUSSIANS), {"kappa": _COLD}),
+           _at("meanfield:odenet"), _DESCEND, MfviOdenetOptions, {"kappa": _COLD}),
     System("mfvi-hyperodenet", "an ODENet whose weights change with depth, with independent Gaussians for w0 and drift",
-           _at("meanfield:hyper_odenet"), _DESCEND, _HYPER, {"kappa": 1e-3}),
+           _at("meanfield:hyper_odenet"), _DESCEND, MfviHyperOdenetOptions, {"kappa": 1e-3}),
     System("vbll", "a ResNet with independent Gaussians in its last layer",
-           _at("meanfield:last_layer"), _DESCEND, _GAUSSIAN_RESNET, {**_RESNET, "kappa": 0.5}, _SMALL_RESNET),
+           _at("meanfield:last_layer"), _DESCEND, VbllOptions, {**_RESNET, "kappa": 0.5}, _SMALL_RESNET),
     System("resnet32-laplace", "a ResNet with a Laplace approximation of its last layer",
-           _at("laplace:unfitted"), _fit("laplace:fit"),
-           groups(prediction=_ONLY_SAMPLES, training=_training(), resnet=_NORM, laplace=part(LaplaceOptions)),
-           _RESNET, _SMALL_RESNET),
+           _at("laplace:unfitted"), _fit("laplace:fit"), LaplaceResnet32Options, _RESNET, _SMALL_RESNET),
     System("ensemble", "several networks trained with different seeds (--member, --members)",
-           _at("ensemble:untrained"), _fit("ensemble:fit"), {"ensemble": part(EnsembleOptions)}),
+           _at("ensemble:untrained"), _fit("ensemble:fit"), MembersOptions),
     System("hmc", "Hamiltonian Monte Carlo over a small perceptron",
-           _at("hmc.model:HMC"), _fit("hmc:fit"),
-           groups(net=part(NetOptions, only=("width",)), prediction=_ONLY_SAMPLES, hmc=part(HmcOptions)),
-           {"width": 20, "prior_std": 4.0}),
+           _at("hmc.model:HMC"), _fit("hmc:fit"), HmcSystemOptions, {"width": 20, "prior_std": 4.0}),
 )  # fmt: skip
 SYSTEMS: dict[str, System] = {system.name: system for system in _ALL}

@@ -8,7 +8,6 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import NamedTuple, final
 
-import torch
 from torch import Tensor
 
 from sdeweights.functional import HiddenDrift, slope
@@ -75,7 +74,7 @@ class OneEvaluation(HiddenScheme):
         self.fraction = fraction
 
     def forward(self, f_h: HiddenDrift, step: PathStep, state: State) -> State:
-        return (torch.add(state[0], slope(f_h, step.t0, state[0], step.w0), alpha=step.dt),)
+        return (state[0] + slope(f_h, step.t0, state[0], step.w0) * step.dt,)
 
 
 @final

@@ -3,8 +3,9 @@
     class NetOptions(Group, group="network"):
         width: int = option(32, "channels inside f_h", at_least(1))
 
-    part(ProcessOptions, only=("theta", "drift"))      a system opens some fields of a group
-    part(CutOptions, only=(), cut="full")              and fixes others
+    class OdenetOptions(SystemOptions):                                     the options of a system
+        process: ProcessOptions = part(ProcessOptions, only=("theta",))     open some fields of a group
+        cut: CutOptions = part(CutOptions, only=(), cut="full")             and fix others
 
 In Python, options are nested (`options.cut.ratio`); in files and on the command line they are flat (`ratio`). Each name
 belongs to at most one group of a system.
@@ -129,18 +130,16 @@ class Part(NamedTuple):
     fixed: Mapping[str, Any]
 
 
-def filled(parts: Mapping[str, Part], flat: Mapping[str, Any]) -> dict[str, Any]:
-    """The groups with their values among the flat ones."""
-    return {
-        name: part.kind(**part.fixed, **{key: flat[key] for key in part.open if key in flat})
-        for name, part in parts.items()
-    }
+    def filled(self, flat: Mapping[str, Any]) -> Any:
+        """The group with its values among the flat ones."""
+        return self.kind(**self.fixed, **{name: flat[name] for name in self.open if name in flat})
 
 
-def part(kind: type[Group], *, only: Sequence[str] | None = None, without: Sequence[str] = (), **fixed: Any) -> Part:
-    """A group of which only some fields (by default all) can be set, and others have fixed values."""
+def part(kind: type[Group], *, only: Sequence[str] | None = None, without: Sequence[str] = (), **fixed: Any) -> Any:
+    """A field: a group of which only some fields (by default all) can be set, and others have fixed values."""
     names = kind.__annotations__ if only is None else only
-    return Part(kind, tuple(name for name in names if name not in without and name not in fixed), fixed)
+    found = Part(kind, tuple(name for name in names if name not in without and name not in fixed), fixed)
+    return dataclasses.field(metadata={"part": found})
 
 
 def _is(value: Any, kind: Any) -> bool:

@@ -1,32 +1,29 @@
 """The options of a system: its groups, and the rules between them."""
 
+import dataclasses
+import typing
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Self
 
 from psdenets.errors import BadInput
 from psdenets.options.baselines import EnsembleOptions, HmcOptions, LaplaceOptions, MeanFieldOptions
 from psdenets.options.cut import CutOptions
-from psdenets.options.fields import Part
+from psdenets.options.fields import Part, part
 from psdenets.options.network import FeatureOptions, FlowOptions, NetOptions, ResnetOptions
 from psdenets.options.process import HeadOptions, ProcessOptions
 from psdenets.options.training import PredictionOptions, TrainingOptions
 
 
-@dataclass(frozen=True)
+@typing.dataclass_transform(frozen_default=True, kw_only_default=True, field_specifiers=(part,))
 class SystemOptions:
-    """The options of one system; groups that it does not have are None, and `parts` says what can be set in the others.
+    """The options of a system: every subclass is a frozen dataclass of groups; groups that it does not have are None."""
 
-    An ensemble has the groups of its members and one of its own.
-    """
-
-    parts: Mapping[str, Part] = field(repr=False, compare=False)
     net: NetOptions
     prediction: PredictionOptions
     training: TrainingOptions | None = None
     cut: CutOptions | None = None
     flow: FlowOptions | None = None
-    features: FeatureOptions = field(default_factory=FeatureOptions)
+    features: FeatureOptions = FeatureOptions()
     resnet: ResnetOptions | None = None
     mean_field: MeanFieldOptions | None = None
     process: ProcessOptions | None = None
@@ -34,6 +31,19 @@ class SystemOptions:
     laplace: LaplaceOptions | None = None
     hmc: HmcOptions | None = None
     ensemble: EnsembleOptions | None = None
+
+    def __init_subclass__(cls) -> None:
+        dataclasses.dataclass(frozen=True, kw_only=True)(cls)
+
+    @classmethod
+    def parts(cls) -> dict[str, Part]:
+        """The groups by name, and what can be set in each."""
+        return {item.name: item.metadata["part"] for item in dataclasses.fields(cls)}  # type: ignore[arg-type]
+
+    @classmethod
+    def filled(cls, flat: Mapping[str, Any]) -> Self:
+        """The options with the given flat values, and defaults for the rest."""
+        return cls(**{name: part.filled(flat) for name, part in cls.parts().items()})
 
     def __post_init__(self) -> None:
         if self.flow is not None:
@@ -74,8 +84,8 @@ class SystemOptions:
 
     def flat(self) -> dict[str, Any]:
         """All values that can be set, by flat name."""
-        return {name: getattr(getattr(self, group), name) for group, part in self.parts.items() for name in part.open}
+        return {name: getattr(getattr(self, group), name) for group, part in self.parts().items() for name in part.open}
 
     def idle(self) -> dict[str, str]:
         """Options that have no effect given the others, with the message for someone who sets them."""
-        return {name: message for group in self.parts for name, message in getattr(self, group).idle().items()}
+        return {name: message for group in self.parts() for name, message in getattr(self, group).idle().items()}

@@ -34,8 +34,13 @@ def load(
         config = config.replace(compile=False)
     if steps is not None:
         config = _with_steps(config, steps)
-    model = build(config, spec)
-    model.load_state_dict(load_weights(weights))
+    model, tensors = build(config, spec), load_weights(weights)
+    if "after.norm.var" in tensors:
+        raise BadInput(
+            f"expected reference images in {weights}, got running averages over weight samples, which an earlier "
+            "version used in prediction; train the run again"
+        )
+    model.load_state_dict(tensors)
     return model.to(device).eval().requires_grad_(False)
 
 
