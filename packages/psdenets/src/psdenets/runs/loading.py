@@ -85,7 +85,8 @@ _BEFORE = {
 
 
 def _as_it_was(values: dict[str, Any]) -> dict[str, Any]:
-    """Options of a run from before `--noise-scale`, with the values that newer options and defaults had then."""
+    """Options of a run from before `--objective` or `--noise-scale`, with the values that newer ones had then."""
+    values = {"objective": "elbo", **values}
     if "noise_scale" in values or values.get("model", "psde") not in ("psde", "sde-bnn"):
         return values
     left = values.get("hidden_method", "auto") == "auto" and values.get("gradient") != "adjoint"
