@@ -1,6 +1,6 @@
 """Speed and memory of psdenets compared with bare convolutions and other libraries: one JSON file and one table.
 
-    python bench.py [--parts step learned noise predict memory scaling start profile] [--threads 1] [--json FILE] [--quick]
+    python bench.py [--parts step learned noise predict memory scaling start profile] [--json FILE] [--quick]
 
 Contenders take turns in one process, because clock rates and other load vary, and medians are compared. All of them
 reuse freed memory (see psdenets.training.allocator); `--give-memory-back` measures the default behaviour of glibc.

@@ -71,11 +71,11 @@ _CPU_CUTS: dict[str, Values] = {
 _CPU_NOISE: dict[str, dict[str, Values]] = {
     "digits": {cut: {"samples": 2} for cut in _CUTS if cut != "ode-first"},
     "mnist": {
-        **dict.fromkeys(_CUTS, {"kappa_base": 0.01, "samples": 2, "objective": "mixture"}),
+        **{cut: {"kappa_base": 0.01, "samples": 2, "objective": "mixture"} for cut in _CUTS},
         "ode-first": {"kappa_base": 0.01, "samples": 4, "objective": "mixture"},
     },
     "cifar10": {
-        **dict.fromkeys(_CUTS, {"kappa_base": 0.005}),
+        **{cut: {"kappa_base": 0.005} for cut in _CUTS},
         "ode-first": {"kappa_base": 0.005, "samples": 4, "objective": "mixture"},
     },
 }

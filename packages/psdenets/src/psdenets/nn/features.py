@@ -80,6 +80,9 @@ class Norms(NamedTuple):
         return self if self.given is None else Norms(tuple(of.sample(i) for of in self.given))
 
 
+OF_THE_BATCH = Norms()
+
+
 @final
 class SampleNorm(nn.Module):
     """Normalisation of every channel, in which every weight sample is a network with statistics of its own.
@@ -98,11 +101,11 @@ class SampleNorm(nn.Module):
         self.weight, self.bias = nn.Parameter(torch.ones(channels)), nn.Parameter(torch.zeros(channels))
         self.layer = layer
 
-    def forward(self, h: Tensor, norms: Norms = Norms()) -> Tensor:
+    def forward(self, h: Tensor, norms: Norms = OF_THE_BATCH) -> Tensor:
         """h, normalised per sample and channel."""
         if norms.given is not None:
             return self._scaled(h, norms.given[self.layer])
-        samples = [h] if h.ndim == 4 else h.flatten(0, 1).split(h.shape[1])  # unbind would change their layout
+        samples = [h] if h.ndim == 4 else torch.split(h.flatten(0, 1), h.shape[1])  # unbind would change their layout
         means, variances = (torch.zeros(len(samples), len(self.weight), device=h.device) for _ in range(2))
         rows = zip(samples, means, variances, strict=True)
         out = [F.batch_norm(x, mean, var, self.weight, self.bias, True, 1.0) for x, mean, var in rows]
@@ -130,7 +133,7 @@ class Enter(nn.Module):
         self.kernel = nn.Parameter(kernel.contiguous(memory_format=torch.channels_last))
         self.norm = SampleNorm(c_out, layer)
 
-    def forward(self, h: Tensor, norms: Norms = Norms()) -> Tensor:
+    def forward(self, h: Tensor, norms: Norms = OF_THE_BATCH) -> Tensor:
         """(..., C, H, W) -> (..., C', H // 2, W // 2)."""
         kernel = self.kernel.to(h.dtype)
         out: Tensor = self.norm(over_images(lambda x: F.max_pool2d(F.conv2d(x, kernel, padding=1), 2), h), norms)
@@ -148,7 +151,7 @@ class Leave(nn.Module):
         super().__init__()
         self.norm, self.activation = SampleNorm(channels, layer), activation
 
-    def forward(self, h: Tensor, norms: Norms = Norms()) -> Tensor:
+    def forward(self, h: Tensor, norms: Norms = OF_THE_BATCH) -> Tensor:
         """h, with the same shape."""
         return self.activation(self.norm(h, norms))
 
@@ -157,8 +160,8 @@ class Leave(nn.Module):
 class InTurn(nn.Sequential):
     """Layers applied in turn; those that normalise, and no others, take `norms`."""
 
-    def forward(self, h: Tensor, norms: Norms = Norms()) -> Tensor:
-        """The result of the last layer; h itself if there is none."""
+    def forward(self, h: Tensor, norms: Norms = OF_THE_BATCH) -> Tensor:
+        """The result of the last layer; h itself if there are no layers."""
         for layer in self:
             h = layer(h, norms) if isinstance(layer, Enter | Leave) else layer(h)
         return h

@@ -129,7 +129,6 @@ class Part(NamedTuple):
     open: tuple[str, ...]
     fixed: Mapping[str, Any]
 
-
     def filled(self, flat: Mapping[str, Any]) -> Any:
         """The group with its values among the flat ones."""
         return self.kind(**self.fixed, **{name: flat[name] for name in self.open if name in flat})

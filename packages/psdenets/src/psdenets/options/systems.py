@@ -16,7 +16,7 @@ from psdenets.options.training import PredictionOptions, TrainingOptions
 
 @typing.dataclass_transform(frozen_default=True, kw_only_default=True, field_specifiers=(part,))
 class SystemOptions:
-    """The options of a system: every subclass is a frozen dataclass of groups; groups that it does not have are None."""
+    """The options of a system. Every subclass is a frozen dataclass of groups; groups that it lacks are None."""
 
     net: NetOptions
     prediction: PredictionOptions
