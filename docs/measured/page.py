@@ -28,8 +28,8 @@ versions, metrics. `python docs/results.py --train NAME... --data-root DIR --run
   averaged probabilities. AUROC is that of predictive entropy / mutual information, with the OOD set as positive class.
 - The *twin* (`none`) is the same network without noise, trained with the same seed.
 - No weights were selected on the test set: they are the last of training, or the best on validation images if the
-  config says `select best`. The sigma of each preset comes from single short runs, in which the share of the entropy
-  that the weights explain on test images was visible next to the validation metrics.
+  config says `select best`. Sigma, kappa and objective of the presets come from single short runs, judged by NLL and
+  epistemic share on validation images; training also prints test metrics, so they were visible.
 - Every row has its CPU, threads and commit. A + after a commit means that files under packages/ had uncommitted
   changes. Minutes are those of training, including the evaluation after each epoch; machines were shared.
 - With several seeds, a cell is mean ± standard deviation."""
