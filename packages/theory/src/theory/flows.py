@@ -10,7 +10,6 @@ holds for an Euler network of n steps if dt * Lip < 1:
 Coarser steps need not be homeomorphisms, a case the paper does not discuss: `theory.fields.fold` is a counterexample.
 """
 
-import math
 from collections.abc import Sequence
 
 import torch
@@ -62,16 +61,6 @@ def banach_inverse(f_h: HiddenDrift, h1: Tensor, path: WeightPath, iterations: i
                 break
         h1 = h
     return h1
-
-
-def expansion_bounds(rates: Sequence[float]) -> tuple[float, float]:
-    """Bounds on |psi x - psi y| / |x - y|: prod (1 - rate) and prod (1 + rate), where rate = dt * Lip.
-
-    Example:
-        >>> expansion_bounds([0.5, 0.5])
-        (0.25, 2.25)
-    """
-    return math.prod(1 - rate for rate in rates), math.prod(1 + rate for rate in rates)
 
 
 def roughness(path: WeightPath, lags: tuple[int, ...] = (1, 4, 16, 64)) -> float:

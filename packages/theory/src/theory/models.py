@@ -54,18 +54,14 @@ def random_model(
     d: int, seed: int, *, cut: Cut | None = None, cap: float = 12.0, width: int = 8, sigma: float = 0.5
 ) -> Model:
     """A model with random w0 and f_q, Lip f_h <= cap, state-dependent noise, and a random cut unless one is given."""
-    f_h, w0 = _hidden_drift(d, seed, cap, width)
+    f_h = Functional(LipschitzNet(d, width, cap))
+    w0 = torch.randn(f_h.d, generator=seeded(seed), dtype=torch.float64)
     chosen = CUTS[seed % len(CUTS)] if cut is None else cut
     return Model(f_h, WeightProcess(w0, drift_for(chosen, f_h.d, seed), diffusion(sigma), chosen))
 
 
-def random_bottleneck_model(d: int, seed: int, solver: str, *, cap: float = 12.0, width: int = 8) -> Model:
-    """A random model with the drift and constant noise that every Euler solver supports."""
-    f_h, w0 = _hidden_drift(d, seed, cap, width)
+def random_bottleneck_model(d: int, seed: int, solver: str) -> Model:
+    """The random model with the drift and constant noise that every Euler solver supports."""
+    f_h, process, _ = random_model(d, seed)
     prior = OrnsteinUhlenbeck(sigma=0.5)
-    return Model(f_h, random_process(CUTS[seed % len(CUTS)], prior, w0, seed), solver)
-
-
-def _hidden_drift(d: int, seed: int, cap: float, width: int) -> tuple[Functional, Tensor]:
-    f_h = Functional(LipschitzNet(d, width, cap))
-    return f_h, torch.randn(f_h.d, generator=seeded(seed), dtype=torch.float64)
+    return Model(f_h, random_process(process.cut, prior, process.w0.detach(), seed), solver)

@@ -70,11 +70,6 @@ class Shallow:
         """The same function of z, with `extra` more inputs that it ignores."""
         return replace(self, A=torch.cat([self.A, self.A.new_zeros(len(self.A), extra)], 1))
 
-    def absorbing(self, V: Tensor, u: Tensor) -> Self:
-        """z -> F(V^{-1}(z - u)): a network whose first layer undoes the affine map V eta + u of its Gaussian inputs."""
-        A = torch.linalg.solve(V.T, self.A.T).T
-        return replace(self, A=A, b=self.b - A @ u)
-
     def module(self, reach: float) -> nn.Sequential:
         """The network as torch layers; a deep network equals F only on |z_i| <= reach."""
         if self.family is Family.DEEP:
