@@ -5,17 +5,7 @@ v X^T X. Then for every W of rank r and every function F, also a nonlinear one,
 
     ELBO <= log evidence - 1/2 sum_{i > r} (lambda_i - ln(1 + lambda_i)).
 
-Proof. Split w into p, its part in the row space of W, and the rest n. The prior has one theta and one sigma for all
-directions, so p is a process of its own, and given its path n_1 is normal with the variance v: F only moves its mean m
-away from the prior's m_0. By the chain rule the KL is at least that of p plus E |m - m_0|^2 / 2v. With M the block of
-X^T X that belongs to n, this gives
-
-    ELBO <= E [max over m of log p(y | p_1, m) - |m - m_0|^2 / 2v] - KL of p - 1/2 tr v M.
-
-The first two terms are at most ln E exp[max ...] under the prior of p (Donsker and Varadhan), and this is the log
-evidence plus 1/2 ln det(I + v M), as the integral over n is Gaussian. The eigenvalues of v M are at least the smallest
-ones of v X^T X (Cauchy), and x - ln(1 + x) increases. In continuous time the bound is attained, by W with the first r
-eigenvectors as rows.
+In continuous time the bound is attained, by W with the first r eigenvectors as rows. The proof is in docs/THEORY.md.
 
 The numbers are for a design with nearly orthogonal columns, so the weights are nearly independent given the data, and
 a drift that acts on each coordinate by itself, f_p + a(t) (m(t) - w), is good enough.
