@@ -10,8 +10,6 @@ holds for an Euler network of n steps if dt * Lip < 1:
 Coarser steps need not be homeomorphisms, a case the paper does not discuss: `theory.fields.fold` is a counterexample.
 """
 
-from collections.abc import Sequence
-
 import torch
 from torch import Tensor
 
@@ -70,12 +68,12 @@ def roughness(path: WeightPath, lags: tuple[int, ...] = (1, 4, 16, 64)) -> float
     return observed_order([lag * dt for lag in lags], means)
 
 
-def certify(seed: int = 0, solvers: Sequence[str] = SOLVERS) -> list[Certificate]:
+def certify(seed: int = 0) -> list[Certificate]:
     """Check random models for every cut and solver, then the counterexample."""
     return [
-        *[_continuous_weights(seed, solver) for solver in solvers],
-        *[certificate for solver in solvers for certificate in _on_the_line(seed, solver)],
-        *[certificate for solver in solvers for certificate in _in_the_plane(seed, solver)],
+        *[_continuous_weights(seed, solver) for solver in SOLVERS],
+        *[certificate for solver in SOLVERS for certificate in _on_the_line(seed, solver)],
+        *[certificate for solver in SOLVERS for certificate in _in_the_plane(seed, solver)],
         *_coarse_steps(),
     ]
 

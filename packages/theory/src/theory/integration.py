@@ -53,12 +53,12 @@ def coupled_on_D(cut: Cut, seed: int, solver: str = "euler") -> WeightPath:
     return sample(random_process(cut, prior, torch.ones(D, dtype=torch.float64), seed), 30, 8, solver, seed)
 
 
-def certify(seed: int = 0, solvers: Sequence[str] = SOLVERS) -> list[Certificate]:
+def certify(seed: int = 0) -> list[Certificate]:
     """Check the final time, KL, noise and gradients of each solver, then the two figures."""
     return [
-        *[certificate for solver in solvers for certificate in _of_solver(seed, solver)],
+        *[certificate for solver in SOLVERS for certificate in _of_solver(seed, solver)],
         _noise_on_D("joint drift that does not mix, euler", uncoupled_but_undeclared, seed),
-        *figure_paths.certify(seed, PATHS, solvers),
+        *figure_paths.certify(seed, PATHS),
     ]
 
 

@@ -100,21 +100,21 @@ def slope_in_steps(
     return Slope(value, math.sqrt(variance))
 
 
-def certify(seed: int = 0, solvers: Sequence[str] = SOLVERS) -> list[Certificate]:
+def certify(seed: int = 0) -> list[Certificate]:
     """Check the predicted slopes, the slopes measured with each solver, and unequal diffusions with slope 0."""
     return [
-        *[c for rho, known in ((0.9, 0.0103605), (2.0, 0.8068528)) for c in _slopes(rho, known, seed, solvers)],
-        *[_opposite_signs(seed, solver) for solver in solvers],
+        *[c for rho, known in ((0.9, 0.0103605), (2.0, 0.8068528)) for c in _slopes(rho, known, seed)],
+        *[_opposite_signs(seed, solver) for solver in SOLVERS],
         *_orthogonal_factors(seed),
-        *[_finite_for_equal_diffusions(seed, solver) for solver in solvers],
+        *[_finite_for_equal_diffusions(seed, solver) for solver in SOLVERS],
     ]
 
 
-def _slopes(rho: float, known: float, seed: int, solvers: Sequence[str]) -> list[Certificate]:
+def _slopes(rho: float, known: float, seed: int) -> list[Certificate]:
     one = torch.eye(1, dtype=torch.float64)
     R = rate(rho * one, one)
     rows = [Certificate(CLAIM, f"KL per step, rho = {rho}", R, "==", known, 1e-7, "seven digits given")]
-    for solver in solvers:
+    for solver in SOLVERS:
         slope = slope_in_steps(rho * one, one, STEPS, PATHS, seed, solver)
         what = f"slope of KL in the number of steps, rho = {rho}, {PATHS} paths, {solver}"
         tolerance, why = STANDARD_ERRORS * slope.error, f"{STANDARD_ERRORS} standard errors"

@@ -1,6 +1,5 @@
 """Random models of Theorem 4.1: d_h = d_x, a(x) = x, and f_h, f_q, g_p within its assumptions."""
 
-from dataclasses import replace
 from typing import NamedTuple
 
 import torch
@@ -28,8 +27,6 @@ class Model(NamedTuple):
         """Sample weight paths; raises ValueError if an Euler step of f_h along them may not be a homeomorphism."""
         with torch.no_grad():
             path = self.process.sample(steps, samples, generator=generator, solver=self.solver, ode_solver=self.solver)
-            # a learned reset that covers every weight is a view of its parameter, which requires gradients even here
-            path = replace(path, after_reset=None if path.after_reset is None else path.after_reset.detach())
         worst = step_condition(self.f_h, path)
         if worst >= 1:
             raise ValueError(f"expected dt * Lip < 1, got {worst:.3g}; take more than {steps} steps")
