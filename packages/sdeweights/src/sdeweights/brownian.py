@@ -17,17 +17,11 @@ from torch import Tensor
 
 
 class Increments(NamedTuple):
-    """Increments of m Brownian motions over equal steps of length `dt`.
+    """Increments of m Brownian motions over equal steps."""
 
-    Attributes:
-        dt: length of a step.
-        dB: (samples, steps, m).
-        Z: time integrals, (samples, steps, m), or None if they were not drawn.
-    """
-
-    dt: float
-    dB: Tensor
-    Z: Tensor | None = None
+    dt: float  # length of a step
+    dB: Tensor  # (samples, steps, m)
+    Z: Tensor | None = None  # time integrals, (samples, steps, m), or None if they were not drawn
 
     @property
     def gaussians(self) -> int:

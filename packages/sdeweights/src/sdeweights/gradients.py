@@ -28,7 +28,7 @@ def checkpoint(f_h: HiddenDrift, scheme: HiddenScheme, steps: Sequence[PathStep]
 
 
 def adjoint(f_h: HiddenDrift, scheme: HiddenScheme, steps: Sequence[PathStep], state: State) -> State:
-    """Take the steps; the backward pass recomputes the states with a `ReversibleScheme`.
+    """Take the steps; the backward pass recomputes the states with the scheme's `backward`.
 
     Gradients equal those of `backprop` up to rounding.
     """
@@ -57,7 +57,7 @@ class _Adjoint(torch.autograd.Function):
         ctx: Any, f_h: HiddenDrift, scheme: HiddenScheme, steps: Sequence[PathStep], n: int, *tensors: Tensor
     ) -> State:
         state = tensors[:n]
-        first, *rest = (_detached(step) for step in steps)
+        first, *rest = (step._replace(w0=step.w0.detach(), w1=step.w1.detach()) for step in steps)
         state = _first_step(f_h, scheme, first, tuple(x.detach() for x in state))
         state = take_steps(f_h, scheme, rest, state)
         ctx.f_h, ctx.scheme, ctx.n = f_h, scheme, n
@@ -93,10 +93,6 @@ class _Adjoint(torch.autograd.Function):
 
 def _sum(x: Tensor | None, y: Tensor | None) -> Tensor | None:
     return y if x is None else x if y is None else x + y
-
-
-def _detached(step: PathStep) -> PathStep:
-    return step._replace(w0=step.w0.detach(), w1=step.w1.detach())
 
 
 def _random_state(like: Tensor) -> Tensor:

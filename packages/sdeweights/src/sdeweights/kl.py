@@ -12,18 +12,13 @@ from torch import Tensor, nn
 
 from sdeweights import diffusion
 from sdeweights.cuts import Cut
-from sdeweights.diffusion import Field, Kind
+from sdeweights.diffusion import Field
 from sdeweights.drifts import with_gap
 from sdeweights.grid import index_of
 from sdeweights.path import WeightPath
 from sdeweights.priors import Prior
 
 _HALF = 0.5  # the 1/2 of the KL, used for both the value and the gradient
-
-
-def control(kind: Kind, gap: Tensor, g: Tensor) -> Tensor:
-    """u = g^{-1} (f_q - f_p) from the gap f_q - f_p, all on the stochastic coordinates: (..., m)."""
-    return diffusion.solve(kind, g, gap)
 
 
 def integrand(u: Tensor) -> Tensor:
@@ -56,11 +51,6 @@ def _sum_over_steps(rates: Sequence[Tensor], dts: Sequence[float]) -> Tensor:
     return (stacked * stacked.new_tensor(dts)).sum(-1)
 
 
-def martingale(us: Sequence[Tensor], dB: Tensor) -> Tensor:
-    """int u dB as the sum of u_k . dB_k; dB of shape (samples, steps, m): (samples,)."""
-    return (torch.stack(list(us), -2) * dB).sum((-1, -2))
-
-
 def path_kl(posterior_drift: Field, prior: Prior, path: WeightPath, cut: Cut) -> Tensor:
     """1/2 int_{t1}^{t2} |u|^2 dt along each sample of a given path: (samples,).
 
@@ -72,12 +62,11 @@ def path_kl(posterior_drift: Field, prior: Prior, path: WeightPath, cut: Cut) ->
     """
     if cut.deterministic:
         return path.w.new_zeros(len(path.w))
-    us, dts = controls(posterior_drift, prior, path, cut)
-    return energy(us, dts)
+    return energy(*controls(posterior_drift, prior, path, cut))
 
 
 def controls(posterior_drift: Field, prior: Prior, path: WeightPath, cut: Cut) -> tuple[list[Tensor], list[float]]:
-    """u at the left end of every step in the window of a cut, and the lengths of these steps."""
+    """u, (samples, |S|), at the left end of every step in the window of a cut, and the lengths of these steps."""
     # In a path built by hand in float32, the grid points are rounded to 2^-24.
     first, last = (index_of(path.times, t, tolerance=1e-6) for t in (cut.t1, cut.t2))
     S = cut.indices(path.d).to(path.w.device)
@@ -87,7 +76,7 @@ def controls(posterior_drift: Field, prior: Prior, path: WeightPath, cut: Cut) -
     for k in range(first, last):
         t, w = path.ts[k], path.start(k)
         g = diffusion.restrict(kind, prior.diffusion(t, w), S)
-        us.append(control(kind, f_and_gap(t, w)[1][..., S], g))
+        us.append(diffusion.solve(kind, g, f_and_gap(t, w)[1][..., S]))
     return us, [path.times[k + 1] - path.times[k] for k in range(first, last)]
 
 
@@ -112,7 +101,7 @@ def path_action(prior: Prior, path: WeightPath, cut: Cut) -> Tensor:
             t, w = path.ts[k], path.start(k)
             gap = (path.w[:, k + 1] - w) / (stop - start) - prior.drift(t, w)
             g = diffusion.restrict(kind, prior.diffusion(t, w), indices)
-            us.append(control(kind, gap if len(indices) == path.d else gap[..., indices], g))
+            us.append(diffusion.solve(kind, g, gap if len(indices) == path.d else gap[..., indices]))
             dts.append(stop - start)
     return energy(us, dts) if us else path.w.new_zeros(path.samples)
 
@@ -122,7 +111,7 @@ def sticking_the_landing(drift: Field, prior: Prior, path: WeightPath, cut: Cut,
     if dB is None:
         return path.w.new_zeros(path.samples)
     us, _ = controls(_with_parameters_detached(drift, path), prior, path, cut)
-    return martingale(us, dB)
+    return (torch.stack(us, -2) * dB).sum((-1, -2))
 
 
 def _with_parameters_detached(drift: Field, path: WeightPath) -> Field:

@@ -232,16 +232,13 @@ def _check_parts(w0: Tensor, drift: Field, prior: Prior, cut: Cut) -> None:
 
 def _is_split(drift: Field, S: Tensor, D: Tensor, allow_leak: bool) -> bool:
     """Whether the drifts of S and D can be evaluated separately; if not, `allow_leak` must be True."""
-    restrict = getattr(drift, "restrict", None)
-    if restrict is None:
-        reason = "got one that may mix coordinates"
-    else:
+    restrict, reason = getattr(drift, "restrict", None), "got one that may mix coordinates"
+    if restrict is not None:
         try:
             restrict(D), restrict(S)
+            return True
         except ValueError as error:
             reason = str(error)
-        else:
-            return True
     if allow_leak:
         return False
     raise ValueError(

@@ -114,10 +114,11 @@ class Solution(NamedTuple):
 
         If w is not finite, the KL is not computed: the caller then reports the state rather than an error from g.
         """
+        stacked = torch.stack(list(states), 1)
         if not bool(torch.isfinite(states[-1].detach()).all()):
-            return cls(torch.stack(list(states), 1), states[-1].sum(-1))
-        us = [kl.control(sde.kind, sde.gather(gap), g) for gap, g in ends]
-        return cls(torch.stack(list(states), 1), kl.energy(us, [b - a for a, b in itertools.pairwise(times)]))
+            return cls(stacked, states[-1].sum(-1))
+        us = [diffusion.solve(sde.kind, g, sde.gather(gap)) for gap, g in ends]
+        return cls(stacked, kl.energy(us, [b - a for a, b in itertools.pairwise(times)]))
 
 
 class SdeSolver(Protocol):
