@@ -5,7 +5,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from sdeweights import Cut, Functional, OrnsteinUhlenbeck, Prior, WeightPath, WeightProcess, flow
+from sdeweights import Cut, Field, Functional, OrnsteinUhlenbeck, Prior, WeightPath, WeightProcess, flow
 from sdeweights.testing import drift_for, seeded
 from theory.equations import random_process
 from theory.fields import LipschitzNet, step_condition
@@ -38,15 +38,6 @@ class Model(NamedTuple):
             return flow(self.f_h, x, path)
 
 
-def diffusion(sigma: float) -> Prior:
-    """An OU prior with g(t, w) = sigma (1 + sin(w + t) / 2), which is Lipschitz in w, bounded and never 0."""
-
-    def g(t: Tensor, w: Tensor) -> Tensor:
-        return sigma * (1 + torch.sin(w + t) / 2)
-
-    return Prior(lambda t, w: -w, g, coordinatewise=True)  # noqa: ARG005
-
-
 def random_model(
     d: int, seed: int, *, cut: Cut | None = None, cap: float = 12.0, width: int = 8, sigma: float = 0.5
 ) -> Model:
@@ -54,7 +45,9 @@ def random_model(
     f_h = Functional(LipschitzNet(d, width, cap))
     w0 = torch.randn(f_h.d, generator=seeded(seed), dtype=torch.float64)
     chosen = CUTS[seed % len(CUTS)] if cut is None else cut
-    return Model(f_h, WeightProcess(w0, drift_for(chosen, f_h.d, seed), diffusion(sigma), chosen))
+    g: Field = lambda t, w: sigma * (1 + torch.sin(w + t) / 2)  # noqa: E731 - Lipschitz in w, bounded, never 0
+    prior = Prior(lambda t, w: -w, g, coordinatewise=True)  # noqa: ARG005
+    return Model(f_h, WeightProcess(w0, drift_for(chosen, f_h.d, seed), prior, chosen))
 
 
 def random_bottleneck_model(d: int, seed: int, solver: str) -> Model:

@@ -70,15 +70,10 @@ def judge_random(d: int, seed: int) -> list[Verdict]:
 
 
 class Trained(NamedTuple):
-    """A model trained to represent z, and its output layer; inputs are padded with `extra` zeros."""
+    """A model trained to represent z, and its output layer; inputs are padded with zeros, a(x) = (x, 0)."""
 
     model: Model
     L: Hyperplane
-    extra: int
-
-    def padded(self, part: Tensor) -> Tensor:
-        """a(x) = (x, 0)."""
-        return nn.functional.pad(part, (0, self.extra))
 
 
 def train_to_break(seed: int, cut: Cut, extra: int = 0, iterations: int = 150) -> Trained:
@@ -95,20 +90,19 @@ def train_to_break(seed: int, cut: Cut, extra: int = 0, iterations: int = 150) -
     process = WeightProcess(start.process.w0.detach(), drift, prior, cut)
     a = torch.randn(2 + extra, generator=generator, dtype=torch.float64).requires_grad_()
     c = torch.zeros((), dtype=torch.float64, requires_grad=True)
-    trained = Trained(Model(start.f_h, process, WEIGHT_SOLVER), Hyperplane(a, 0.0), extra)
     optimizer = torch.optim.Adam([*process.parameters(), a, c], lr=0.05)
     slower = torch.optim.lr_scheduler.LinearLR(optimizer, 1.0, 0.02, iterations)
     for k in range(iterations):
         sample = ANNULUS.sample(2, 30, generator)
         path = process.sample(8, 1, generator=generator, solver=WEIGHT_SOLVER, ode_solver=WEIGHT_SOLVER)
-        output = flow(start.f_h, trained.padded(sample.x), path)[0] @ a + c
+        output = flow(start.f_h, nn.functional.pad(sample.x, (0, extra)), path)[0] @ a + c
         beta = 16 ** (k / iterations)
         loss = torch.logsumexp(beta * (output - sample.z).abs(), 0) / beta
         optimizer.zero_grad()
         loss.backward()  # type: ignore[no-untyped-call]
         optimizer.step()
         slower.step()
-    return trained._replace(L=Hyperplane(a.detach(), float(c.detach())))
+    return Trained(Model(start.f_h, process, WEIGHT_SOLVER), Hyperplane(a.detach(), float(c.detach())))
 
 
 def judge_trained(trained: Trained, seed: int) -> Verdict:
@@ -117,18 +111,19 @@ def judge_trained(trained: Trained, seed: int) -> Verdict:
     A flow can stretch the circle r2 so much that a line fits between two of its sampled points. The sample is therefore
     refined until the hulls meet or there are 2^14 points per circle.
     """
-    path = _resolved(trained, seed)
+    path, extra = _resolved(trained.model, seed), len(trained.L.a) - 2
     n = 256
     while True:
-        sample = ANNULUS.sample(2, n, seeded())
-        verdict = judge(*images(trained.model, Sample(*map(trained.padded, sample)), path), trained.L)
+        sample = Sample(*(nn.functional.pad(part, (0, extra)) for part in ANNULUS.sample(2, n, seeded())))
+        verdict = judge(*images(trained.model, sample, path), trained.L)
         if verdict.residual < 1 or n >= FINEST:
             return verdict
         n *= 4
 
 
-def _resolved(trained: Trained, seed: int) -> WeightPath:
-    model, steps = trained.model, 8
+def _resolved(model: Model, seed: int) -> WeightPath:
+    """A weight path on a grid so fine that dt * Lip < 1/2."""
+    steps = 8
     while True:
         with torch.no_grad():
             path = model.process.sample(steps, 1, generator=seeded(seed), solver=model.solver, ode_solver=model.solver)
