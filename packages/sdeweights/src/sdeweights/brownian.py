@@ -65,7 +65,5 @@ def draw(
     for sample in normals:
         sample.normal_(std=math.sqrt(dt), generator=generator)
     dB = normals[:, 0]
-    if noises == 1:
-        return Increments(dt, dB)
-    Z = dt / 2 * (dB + normals[:, 1] * math.sqrt(1 / 3))
+    Z = None if noises == 1 else dt / 2 * (dB + normals[:, 1] * math.sqrt(1 / 3))
     return Increments(dt, dB, Z)

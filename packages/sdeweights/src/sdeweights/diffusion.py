@@ -29,11 +29,10 @@ def kind_of(diffusion: Field, t: Tensor, w: Tensor) -> Kind:
     """The kind of g, determined by the shape of its value at one weight vector w of shape (d,)."""
     g = diffusion(t, w)
     d = len(w)
-    # For d = 1, scalar and diagonal have the same shape (1,) and are the same map.
-    if g.shape in ((), (1,)):
-        return Kind.DIAGONAL if g.shape == (d,) else Kind.SCALAR
     if g.shape == (d,):
-        return Kind.DIAGONAL
+        return Kind.DIAGONAL  # for d = 1, scalar and diagonal are the same map
+    if g.shape in ((), (1,)):
+        return Kind.SCALAR
     if g.shape == (d, d):
         return Kind.DENSE
     raise ValueError(f"expected g(t, w) of shape (), ({d},) or ({d}, {d}) for w of shape ({d},), got {tuple(g.shape)}")

@@ -132,6 +132,14 @@ def as_hidden_drift(f_h: HiddenDrift | nn.Module) -> HiddenDrift:
     return f_h
 
 
+def with_parameters_detached(f: Callable[..., Tensor]) -> Callable[..., Tensor]:
+    """f without gradients for its parameters if it is a module; any other function is returned unchanged."""
+    if not isinstance(f, nn.Module):
+        return f
+    module, detached = f, {name: p.detach() for name, p in f.named_parameters()}
+    return lambda *arguments: torch.func.functional_call(module, detached, arguments)
+
+
 def slope(f: Callable[..., Tensor], t: Tensor, x: Tensor, *along: Tensor) -> Tensor:
     """f(t, x, *along); raises ValueError if its shape is not that of x, which broadcasting would hide."""
     k = f(t, x, *along)

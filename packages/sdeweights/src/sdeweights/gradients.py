@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 from torch.utils.checkpoint import checkpoint as torch_checkpoint
 
-from sdeweights.functional import HiddenDrift
+from sdeweights.functional import HiddenDrift, with_parameters_detached
 from sdeweights.hidden import HiddenScheme, PathStep, State, take_steps
 
 
@@ -101,13 +101,9 @@ def _random_state(like: Tensor) -> Tensor:
 
 def _first_step(f_h: HiddenDrift, scheme: HiddenScheme, step: PathStep, state: State) -> State:
     """Take the first step with gradients on, to find trainable tensors hidden in f_h that the adjoint cannot reach."""
-    fixed: HiddenDrift = f_h
-    if isinstance(f_h, nn.Module):
-        frozen = {name: p.detach() for name, p in f_h.named_parameters()}
-        fixed = lambda t, h, w: torch.func.functional_call(f_h, frozen, (t, h, w))  # noqa: E731
     before = _random_state(state[0])
     with torch.enable_grad():
-        state = scheme.forward(fixed, step, state)
+        state = scheme.forward(with_parameters_detached(f_h), step, state)
     if not torch.equal(_random_state(state[0]), before):
         raise ValueError(
             'expected f_h without random numbers such as dropout for gradient="adjoint", got one that draws them: '

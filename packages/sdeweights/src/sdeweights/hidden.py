@@ -57,7 +57,6 @@ class OneEvaluation(HiddenScheme):
     """
 
     order = 1.0
-    fraction: float
 
     def __init__(self, fraction: float) -> None:
         self.fraction = fraction

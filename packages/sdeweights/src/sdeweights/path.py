@@ -75,10 +75,9 @@ class WeightPath:
     def __getitem__(self, samples: int | slice) -> WeightPath:
         """The path of one sample, or of a slice of the samples."""
         if isinstance(samples, int):
-            size = self.samples
-            if not -size <= samples < size:
-                raise IndexError(f"expected a sample below {size}, got {samples}")
-            samples = slice(samples % size, samples % size + 1)
+            if not -self.samples <= samples < self.samples:
+                raise IndexError(f"expected a sample below {self.samples}, got {samples}")
+            samples = slice(samples % self.samples, samples % self.samples + 1)
         part = samples
         return replace(
             self,

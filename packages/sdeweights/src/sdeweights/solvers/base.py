@@ -122,18 +122,14 @@ class Solution(NamedTuple):
 
 
 class SdeSolver(Protocol):
-    """A scheme for the stochastic phase.
-
-    `noises` is 1 if the scheme only needs dB, and 2 if it also needs the time integrals. `order(additive)` is its
-    strong order for additive noise, or otherwise for state-dependent noise that is elementwise or commutative.
-    """
+    """A scheme for the stochastic phase."""
 
     @property
     def noises(self) -> int:
-        """Number of standard normals drawn per step and coordinate."""
+        """Number of standard normals drawn per step and coordinate: 1 for dB, 2 if time integrals are needed too."""
 
     def order(self, additive: bool) -> float:
-        """Strong order."""
+        """Strong order for additive noise, or else for noise that is elementwise or commutative in the state."""
 
     def check(self, sde: Sde, t: Tensor, w: Tensor) -> None:
         """Raise ValueError if the scheme cannot solve the equation."""
@@ -143,7 +139,7 @@ class SdeSolver(Protocol):
 
 
 class OdeSolver(Protocol):
-    """A scheme for deterministic phases; `order` is its order of convergence."""
+    """A scheme for deterministic phases."""
 
     @property
     def order(self) -> float:
