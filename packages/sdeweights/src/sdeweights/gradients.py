@@ -35,10 +35,8 @@ def adjoint(f_h: HiddenDrift, scheme: HiddenScheme, steps: Sequence[PathStep], s
     if not steps:
         return state
     parameters = tuple(p for p in f_h.parameters() if p.requires_grad) if isinstance(f_h, nn.Module) else ()
-    weights = (*(step.w0 for step in steps), *(step.w1 for step in steps))
-    out: State = _Adjoint.apply(  # type: ignore[no-untyped-call]
-        f_h, scheme, steps, len(state), *state, *weights, *parameters
-    )
+    tensors = (*state, *(step.w0 for step in steps), *(step.w1 for step in steps), *parameters)
+    out: State = _Adjoint.apply(f_h, scheme, steps, len(state), *tensors)  # type: ignore[no-untyped-call]
     return out
 
 
@@ -56,9 +54,8 @@ class _Adjoint(torch.autograd.Function):
     def forward(
         ctx: Any, f_h: HiddenDrift, scheme: HiddenScheme, steps: Sequence[PathStep], n: int, *tensors: Tensor
     ) -> State:
-        state = tensors[:n]
         first, *rest = (step._replace(w0=step.w0.detach(), w1=step.w1.detach()) for step in steps)
-        state = _first_step(f_h, scheme, first, tuple(x.detach() for x in state))
+        state = _first_step(f_h, scheme, first, tuple(x.detach() for x in tensors[:n]))
         state = take_steps(f_h, scheme, rest, state)
         ctx.f_h, ctx.scheme, ctx.n = f_h, scheme, n
         empty = state[0].new_empty(0)

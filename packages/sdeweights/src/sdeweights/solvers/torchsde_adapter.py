@@ -85,9 +85,8 @@ class _InSteps:
 
     def f(self, s: Tensor, w: Tensor) -> Tensor:
         t = self._time(s)
-        return self._h * (
-            stratonovich.drift(self._sde, t, w) if self.sde_type == "stratonovich" else self._sde.drift(t, w)
-        )
+        f = self._sde.drift(t, w) if self.sde_type == "ito" else stratonovich.drift(self._sde, t, w)
+        return self._h * f
 
     def g(self, s: Tensor, w: Tensor) -> Tensor:
         g = self._sde.diffusion(self._time(s), w) * math.sqrt(self._h)
