@@ -41,8 +41,8 @@ def test_normals_are_r_times_those_of_the_sde_bnn_if_r_t_is_an_integer(noisy, qu
 
 def test_table_of_the_paper_is_wrong_for_the_vertical_cut_and_r_t_may_be_rounded():
     """Negative control: neither D_w T normals are drawn, as in the paper's table, nor r D_w T if r T is no integer."""
-    vertical = complexity.ROWS[1]
-    assert forward_cost(vertical.cut, 40, 60).gaussians == 240 != 40 * 60
+    cut, _, _ = complexity.ROWS["vertical"]
+    assert forward_cost(cut, 40, 60).gaussians == 240 != 40 * 60
     assert forward_cost(Cut.sde_first(0.25), 1, 10).gaussians in (2, 3)
 
 

@@ -18,6 +18,10 @@ def test_a_figure_is_drawn_for_every_law(tmp_path, monkeypatch):
 
 
 def test_the_true_law_is_not_drawn_by_the_generator(monkeypatch):
-    law = figures_ucda.Bimodal()
+    law, axes = figures_ucda.Circle(), matplotlib.figure.Figure().subplots()
     monkeypatch.setattr(type(law), "generator", lambda *_: pytest.fail("the true law was drawn by f~"))
-    assert figures_ucda._drawn(law, 0.0, 10).shape == torch.Size([10, 1])
+    outcome = figures_ucda.Outcome(*[torch.zeros(250, 3, 2)] * 6)
+    figures_ucda._points(axes, law, figures_ucda.grid(3), outcome)
+    rings = [torch.tensor(line.get_xydata()).norm(dim=1) for line in axes.lines]
+    for ring, radius in zip(rings, (0.7, 1.0, 1.3), strict=True):
+        torch.testing.assert_close(ring, torch.full((2000,), radius))

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from sdeweights import Brownian, Cut, Prior, WeightProcess, flow
+from sdeweights import Brownian, Cut, Grid, Prior, WeightProcess, flow
 from theory import horizontal, theorem42
 from theory.construction import Case, construct, sigma_for, variance_share
 from theory.dimensions import Dimensions, printed_r
@@ -28,6 +28,10 @@ x = grid(21)
 
 def seeded(seed=0):
     return torch.Generator().manual_seed(seed)
+
+
+def steps_in_R1(model):
+    return Grid.of(model.cut, model.steps).index(0.5)
 
 
 @st.composite
@@ -222,7 +226,7 @@ def lambda_of(law, epsilon):
 def test_event_A_1_has_probability_1_minus_half_of_epsilon_exactly(law, epsilon):
     model = construct(law, epsilon, Case.LEARNED)
     assert model.reach == pytest.approx(lambda_of(law, epsilon), rel=1e-12)
-    eta = step_1(model.sigma, model.n1, law.m, 20_000, 0)
+    eta = step_1(model.sigma, steps_in_R1(model), law.m, 20_000, 0)
     outside = int((eta.norm(dim=1) > model.reach).sum())
     assert stats.binomtest(outside, 20_000, epsilon / 2).pvalue > 1e-6  # two-sided; fails by chance with 1e-6
 
@@ -341,7 +345,8 @@ def test_samples_do_not_depend_on_the_batch_size():
 def test_hidden_noise_is_the_integral_of_the_path():
     model = construct(Circle(), 0.2, Case.LEARNED)
     path = model.process().sample(model.steps, 6, generator=seeded(3), ode_solver="midpoint")
-    by_hand = path.w[:, : model.n1, :2].sum(1) * (0.5 / model.n1)
+    n1 = steps_in_R1(model)
+    by_hand = path.w[:, :n1, :2].sum(1) * (0.5 / n1)
     torch.testing.assert_close(run(model, x, 6, seeded(3)).eta, by_hand.detach(), atol=1e-12, rtol=0)
 
 

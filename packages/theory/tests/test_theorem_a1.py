@@ -1,6 +1,7 @@
 """Theorem A.1 and its networks: the bounds hold between grid points, where the grid alone is not enough."""
 
 import math
+from dataclasses import replace
 
 import pytest
 import torch
@@ -10,7 +11,7 @@ from hypothesis import strategies as st
 from theory import theorem_a1
 from theory.laws import APPROXIMATED, Bimodal, Circle, HeteroscedasticGaussian
 from theory.networks import Family, Shallow, largest_radius, sensitivity
-from theory.theorem_a1 import approximation, bounded, cells, reach, sup_error
+from theory.theorem_a1 import approximation, bounded, cells, noise_radius, sup_error
 
 seeds = st.integers(0, 2**31 - 1)
 families = st.sampled_from(list(Family))
@@ -101,19 +102,25 @@ def test_delta_is_the_largest_radius_within_the_allowed_change(net, allowed):
     assert sensitivity(layers, 1.0, delta) <= allowed < sensitivity(layers, 1.0, 1.01 * delta)
 
 
+def absorbing(net, V, u):
+    """z -> F(V^{-1}(z - u)): a network whose first layer undoes the affine map V eta + u of its Gaussian inputs."""
+    A = torch.linalg.solve(V.T, net.A.T).T
+    return replace(net, A=A, b=net.b - A @ u)
+
+
 @given(shallow_networks(), seeds)
 def test_any_invertible_map_of_the_noise_is_absorbed_by_the_first_layer(net, seed):
     source = torch.Generator().manual_seed(seed)
     V = torch.eye(2) + 0.3 * torch.rand(2, 2, generator=source)
     u, z = torch.randn(2, generator=source), box(2.0)
-    torch.testing.assert_close(net.absorbing(V, u)(z @ V.T + u), net(z), atol=1e-11, rtol=1e-11)
+    torch.testing.assert_close(absorbing(net, V, u)(z @ V.T + u), net(z), atol=1e-11, rtol=1e-11)
 
 
 def test_a_singular_map_of_the_noise_cannot_be_absorbed_and_loses_the_law():
     law = HeteroscedasticGaussian()
     net = approximation(law, Family.WIDE, 0.2)
     with pytest.raises(RuntimeError, match="singular"):
-        net.absorbing(torch.zeros(2, 2), torch.zeros(2))
+        absorbing(net, torch.zeros(2, 2), torch.zeros(2))
     z, _ = cells(1.6, (20, 20))
     silent = z * torch.tensor([1.0, 0.0])  # V = 0: the network gets no noise
     assert float((net(silent) - law.generator(z[:, :1], z[:, 1:])).abs().max()) > 0.4
@@ -121,7 +128,7 @@ def test_a_singular_map_of_the_noise_cannot_be_absorbed_and_loses_the_law():
 
 @given(st.sampled_from(APPROXIMATED), st.floats(-1, 1), st.floats(-1, 1))
 def test_no_point_between_the_grid_points_exceeds_the_bound(law, x, share):
-    radius = reach(law.m, 0.9)
+    radius = noise_radius(law, 0.2)
     eta = torch.zeros(1, law.m)
     eta[0, 0] = share * radius
     z = torch.tensor([[x, share * radius]])
@@ -130,7 +137,7 @@ def test_no_point_between_the_grid_points_exceeds_the_bound(law, x, share):
 
 
 def test_the_error_on_a_coarse_grid_is_not_a_bound_but_the_proved_error_is():
-    law, net, radius = Bimodal(), approximation(Bimodal(), Family.WIDE, 0.2), reach(1, 0.9)
+    law, net, radius = Bimodal(), approximation(Bimodal(), Family.WIDE, 0.2), noise_radius(Bimodal(), 0.2)
     coarse, fine = (sup_error(net, law, radius, counts) for counts in ((3, 3), (400, 800)))
     assert coarse.on_grid < fine.on_grid <= fine.everywhere < coarse.everywhere
 
@@ -155,8 +162,8 @@ def test_both_families_come_within_half_of_epsilon(family):
 
 
 def test_reach_is_the_quantile_of_the_length_of_the_noise():
-    assert reach(1, 0.95) == pytest.approx(1.959964, abs=1e-6)
-    assert reach(2, 0.95) == pytest.approx(math.sqrt(-2 * math.log(0.05)), abs=1e-9)
+    assert noise_radius(Bimodal(), 0.1) == pytest.approx(1.959964, abs=1e-6)
+    assert noise_radius(Circle(), 0.1) == pytest.approx(math.sqrt(-2 * math.log(0.05)), abs=1e-9)
 
 
 @pytest.mark.deep
@@ -167,4 +174,4 @@ def test_all_certificates_hold():
 def test_certificates_fail_with_two_units(monkeypatch):
     monkeypatch.setattr(theorem_a1, "UNITS", {Family.WIDE: 2, Family.DEEP: 2})
     net = theorem_a1.approximation.__wrapped__(Circle(), Family.WIDE, 0.1)
-    assert sup_error(net, Circle(), reach(2, 0.95), (100, 200)).everywhere > 0.05
+    assert sup_error(net, Circle(), noise_radius(Circle(), 0.1), (100, 200)).everywhere > 0.05

@@ -29,7 +29,8 @@ def array(x: ArrayLike, name: str) -> NDArray[Any]:
     return a
 
 
-def _shaped(x: ArrayLike, name: str, axes: str) -> NDArray[Any]:
+def shaped(x: ArrayLike, name: str, axes: str) -> NDArray[Any]:
+    """A non-empty array of numbers with these axes, such as "(N, C)"; its rows may still be anything."""
     a = array(x, name)
     if a.dtype.kind == "b":
         raise ValueError(f"expected {name} to be numbers, got dtype bool")
@@ -81,21 +82,16 @@ def _distributions(a: NDArray[Any], name: str) -> NDArray[np.float64]:
 
 def probabilities(probs: ArrayLike, name: str = "probs") -> NDArray[np.float64]:
     """(N, C) rows of probabilities as float64."""
-    return _distributions(_shaped(probs, name, "(N, C)"), name)
+    return _distributions(shaped(probs, name, "(N, C)"), name)
 
 
 def sample_probabilities(probs: ArrayLike, name: str = "sample_probs") -> NDArray[np.float64]:
     """(S, N, C) rows of probabilities, one set for each of S weight samples, as float64."""
-    return _distributions(_shaped(probs, name, "(S, N, C)"), name)
-
-
-def table(probs: ArrayLike, name: str = "probs") -> NDArray[Any]:
-    """An array of shape (N, C); its rows are checked later, by `columns`."""
-    return _shaped(probs, name, "(N, C)")
+    return _distributions(shaped(probs, name, "(S, N, C)"), name)
 
 
 def columns(a: NDArray[Any], rows: slice, room: NDArray[np.float64], name: str = "probs") -> NDArray[np.float64]:
-    """Check the given rows of a table and write them, transposed to (C, rows) float64, into the buffer `room`.
+    """Check the given rows of an array (N, C) and write them, transposed to (C, rows) float64, into the buffer `room`.
 
     `room` has C rows and at least one column per row to check. Reducing many rows over few classes is several times
     faster in this layout than in (N, C).
@@ -109,11 +105,6 @@ def columns(a: NDArray[Any], rows: slice, room: NDArray[np.float64], name: str =
     if a.dtype == np.float16:
         block /= sums
     return block
-
-
-def block_rows(classes: int) -> int:
-    """Number of rows to process at a time for this number of classes."""
-    return max(LEAST_ROWS, BLOCK // classes)
 
 
 def blocks(n: int, size: int) -> Iterator[slice]:

@@ -69,9 +69,8 @@ def reliability_diagram(diagram: Reliability, error: float) -> Figure:
     upper.plot([0, 1], [0, 1], color="black", linestyle="--", linewidth=0.8, label="perfect calibration")
     upper.set(ylabel="accuracy", xlim=(0, 1), ylim=(0, 1), title=f"ECE = {100 * error:.2f} %")
     upper.legend(loc="upper left", frameon=True, framealpha=0.85, edgecolor="none")  # it may cover bars
-    lower.bar(
-        left, diagram.counts / diagram.counts.sum(), width=width, align="edge", color=GREY, edgecolor="white", lw=0.6
-    )
+    share = diagram.counts / diagram.counts.sum()
+    lower.bar(left, share, width=width, align="edge", color=GREY, edgecolor="white", linewidth=0.6)
     lower.set(xlabel="confidence", ylabel="share")
     return figure
 

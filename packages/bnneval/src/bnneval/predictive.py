@@ -42,10 +42,10 @@ def top(probs: ArrayLike, labels: ArrayLike) -> Top:
     >>> top([[0.5, 0.5], [0.2, 0.8]], [1, 1])
     Top(confidence=array([0.5, 0.8]), correct=array([False,  True]))
     """
-    a = _check.table(probs)
+    a = _check.shaped(probs, "probs", "(N, C)")
     y = _check.labels(labels, *a.shape)
     confidence, correct = np.empty(len(a)), np.empty(len(a), dtype=bool)
-    size = _check.block_rows(a.shape[1])
+    size = max(_check.LEAST_ROWS, _check.BLOCK // a.shape[1])
     room = np.empty((a.shape[1], min(size, len(a))))
     for rows in _check.blocks(len(a), size):
         p = _check.columns(a, rows, room)

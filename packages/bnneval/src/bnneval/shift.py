@@ -175,9 +175,6 @@ class _Trial:
     batch: int
     bins: int
 
-    def __post_init__(self) -> None:
-        _check.whole(self.batch, "batch", 1)
-
     def run(
         self,
         corrupted: Callable[[str, int, slice], NDArray[np.uint8]],
@@ -187,6 +184,7 @@ class _Trial:
         frost: str,
     ) -> Shift:
         """Evaluate every corruption at every severity, and the clean images if given."""
+        _check.whole(self.batch, "batch", 1)
         if not names or not severities:
             raise ValueError(
                 f"expected at least one corruption and one severity, got {len(names)} and {len(severities)}"

@@ -27,12 +27,7 @@ class Sample(NamedTuple):
 
 @dataclass(frozen=True)
 class Annulus:
-    """The domain A of z: a ball and a ring around it.
-
-    Example:
-        >>> Annulus(1.0, 2.0, 3.0).z(torch.tensor([[0.5, 0.0], [0.0, -2.5]]))
-        tensor([-1.,  1.])
-    """
+    """The domain A of z: a ball and a ring around it."""
 
     r1: float = 1.0
     r2: float = 2.0
@@ -41,17 +36,6 @@ class Annulus:
     def __post_init__(self) -> None:
         if not 0 < self.r1 < self.r2 < self.r3 < math.inf:
             raise ValueError(f"expected 0 < r1 < r2 < r3, got {self.r1}, {self.r2}, {self.r3}")
-
-    def z(self, x: Tensor) -> Tensor:
-        """-1 or +1 for each of the points x, (n, d); raises ValueError if one lies outside A."""
-        radius = x.norm(dim=-1)
-        rounding = 1e-9 * self.r3
-        in_ball = radius <= self.r1 + rounding
-        in_ring = (radius >= self.r2 - rounding) & (radius <= self.r3 + rounding)
-        if not bool((in_ball | in_ring).all()):
-            outside = float(radius[~(in_ball | in_ring)][0])
-            raise ValueError(f"expected points with |x| <= {self.r1} or {self.r2} <= |x| <= {self.r3}, got {outside:g}")
-        return torch.where(in_ball, -1.0, 1.0)
 
     def sample(self, d: int, n: int, generator: torch.Generator) -> Sample:
         """About 5 n points: n on each of the spheres r1, r2, r3, n inside the ball (its centre first), n in the ring.

@@ -28,11 +28,6 @@ class Driven(NamedTuple):
     dB: Tensor
 
     @property
-    def cut(self) -> Cut:
-        """The cut of the process."""
-        return self.process.cut
-
-    @property
     def S(self) -> Tensor:
         """The noisy coordinates; empty for a deterministic cut."""
         return self.process.S[: self.dB.shape[2]]

@@ -101,11 +101,6 @@ class Construction:
     def __post_init__(self) -> None:
         Grid.of(self.cut, self.steps).index(T3)
 
-    @property
-    def n1(self) -> int:
-        """Number of steps in R1."""
-        return Grid.of(self.cut, self.steps).index(T2)
-
     @cached_property
     def _field(self) -> tuple[Tensor, Functional]:
         return flatten(Capped(self.net, self.law.d_y, self.speed))

@@ -20,10 +20,6 @@ class LipschitzNet(nn.Module):
 
     With its parameters replaced by w, it is a network "whose parameters are w_t", eq. (9). Its Lipschitz constant in h
     is at most `cap` for every w.
-
-    Example:
-        >>> sum(p.numel() for p in LipschitzNet(d=2, width=8, cap=3.0).parameters())
-        42
     """
 
     def __init__(self, d: int, width: int, cap: float) -> None:

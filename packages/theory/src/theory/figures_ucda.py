@@ -8,7 +8,7 @@ from matplotlib.figure import Figure
 from torch import Tensor
 
 from theory.construction import Case, construct
-from theory.laws import Bimodal, Circle, HeteroscedasticGaussian, Law, SmoothLaw
+from theory.laws import Bimodal, Circle, HeteroscedasticGaussian, SmoothLaw
 from theory.simulation import Outcome, run
 from theory.theorem42 import grid
 
@@ -22,11 +22,6 @@ def draw(folder: Path, seed: int = 0) -> list[Path]:
     folder.mkdir(parents=True, exist_ok=True)
     laws: dict[str, SmoothLaw] = {"gaussian": HeteroscedasticGaussian(), "bimodal": Bimodal(), "circle": Circle()}
     return [_figure(law, folder / f"ucda-{name}.png", seed) for name, law in laws.items()]
-
-
-def _drawn(law: Law, x: float, n: int = 20_000) -> Tensor:
-    """n samples of the law at x, drawn without its generator function: (n, d_y)."""
-    return law.sample(torch.full((n, 1), x, dtype=torch.float64), torch.Generator().manual_seed(1))
 
 
 def _figure(law: SmoothLaw, file: Path, seed: int) -> Path:
@@ -98,7 +93,7 @@ def _errors(axes: Axes, result: Outcome) -> None:
 def _points(axes: Axes, law: SmoothLaw, x: Tensor, result: Outcome) -> None:
     """Outputs at three inputs, on the law's curve."""
     for k, marker in enumerate(("o", "s", "^")):
-        ring = _drawn(law, float(x[k]), 2000)
+        ring = law.sample(x[k].expand(2000, 1), torch.Generator().manual_seed(1))
         ring = ring[torch.atan2(ring[:, 1], ring[:, 0]).argsort()]
         axes.plot(*ring.T.numpy(), color=TRUE, linewidth=6, alpha=0.4, label="true law" if k == 0 else None)
         (first, second), label = result.y[:250, k].T.numpy(), f"$x$ = {int(x[k])}"

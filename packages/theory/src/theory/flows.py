@@ -10,9 +10,6 @@ holds for an Euler network of n steps if dt * Lip < 1:
 Coarser steps need not be homeomorphisms, a case the paper does not discuss: `theory.fields.fold` is a counterexample.
 """
 
-import math
-from collections.abc import Sequence
-
 import torch
 from torch import Tensor
 
@@ -64,16 +61,6 @@ def banach_inverse(f_h: HiddenDrift, h1: Tensor, path: WeightPath, iterations: i
     return h1
 
 
-def expansion_bounds(rates: Sequence[float]) -> tuple[float, float]:
-    """Bounds on |psi x - psi y| / |x - y|: prod (1 - rate) and prod (1 + rate), where rate = dt * Lip.
-
-    Example:
-        >>> expansion_bounds([0.5, 0.5])
-        (0.25, 2.25)
-    """
-    return math.prod(1 - rate for rate in rates), math.prod(1 + rate for rate in rates)
-
-
 def roughness(path: WeightPath, lags: tuple[int, ...] = (1, 4, 16, 64)) -> float:
     """The exponent a in E |w_{t + s} - w_t| ~ s^a over the lags s: 1/2 for Brownian motion, 1 for a smooth path."""
     dt = 1 / path.steps
@@ -81,12 +68,12 @@ def roughness(path: WeightPath, lags: tuple[int, ...] = (1, 4, 16, 64)) -> float
     return observed_order([lag * dt for lag in lags], means)
 
 
-def certify(seed: int = 0, solvers: Sequence[str] = SOLVERS) -> list[Certificate]:
+def certify(seed: int = 0) -> list[Certificate]:
     """Check random models for every cut and solver, then the counterexample."""
     return [
-        *[_continuous_weights(seed, solver) for solver in solvers],
-        *[certificate for solver in solvers for certificate in _on_the_line(seed, solver)],
-        *[certificate for solver in solvers for certificate in _in_the_plane(seed, solver)],
+        *[_continuous_weights(seed, solver) for solver in SOLVERS],
+        *[certificate for solver in SOLVERS for certificate in _on_the_line(seed, solver)],
+        *[certificate for solver in SOLVERS for certificate in _in_the_plane(seed, solver)],
         *_coarse_steps(),
     ]
 

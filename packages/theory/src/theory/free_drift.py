@@ -6,29 +6,24 @@ For a fixed drift in the deterministic phases (and of w_D) it is a lower bound o
 the same deterministic drift. As this drift is trained, the prior is fitted to the data by maximum likelihood:
 
 (a) SDE-first, t2 < 1. Take f_q = f_p up to t2 and f_q = c (w* - w) after it. The KL is 0, and w_1 -> w* with a variance
-    of e^{-2c(1 - t2)} times that at t2. So the supremum is the log-likelihood of the maximum-likelihood weights. It
+    of e^{-2c(1 - t2)} times that at t2. So the supremum is the log-likelihood of the maximum-likelihood weights w*. It
     exceeds the log evidence of every prior of w_1, as a maximum exceeds a mean: it is no bound of the evidence.
-(b) ODE-first. w_{t1} is free. The best feedback after t1 does not depend on it, as the log-likelihood is quadratic, so
-    the covariance of w_1 stays. The best w_{t1} makes E w_1 the maximum-likelihood weights. (A trainable w_0 does the
-    same.) Deterministic coordinates of a horizontal cut are just as free.
-(c) Remedies. If deterministic phases keep f_q = f_p, Girsanov's theorem gives a bound for every drift in the window,
-    and Doob's transform of the prior attains it. Or the deterministic path pays its action, `kl.path_kl` over [0, 1]:
+(b) ODE-first. w_{t1} is free, and its best value makes E w_1 = w*; the covariance of w_1 stays. Deterministic
+    coordinates of a horizontal cut are just as free.
+(c) Remedies. If deterministic phases keep f_q = f_p, the objective is a bound, and Doob's transform of the prior
+    attains it. Or the deterministic path pays its action, `kl.path_kl` over [0, 1]:
 
         1/2 int |g^{-1} (f_q - f_p)|^2 dt        over the deterministic phases, and for w_D over [0, 1].
 
-    This is the Onsager-Machlup price of a path under the fully stochastic prior, up to 1/2 int div f_p dt, a constant
-    for mean reversion. The least action between two points is minus the log of the Gaussian transition density, up to
-    a constant. So the best deterministic path is the mode given the rest, the rest has the fully stochastic posterior,
-    and E w_1 is right. But a mode has no volume, and the supremum exceeds the log evidence of the fully stochastic
-    prior by a constant, 1/2 ln det(I + v H): v is the prior variance of the noise that is not drawn, H the information
-    of y about the state at the end of the deterministic phase. So this objective, minus the constant, is a bound.
+    Then the best deterministic path is the mode given the rest, and E w_1 is right. The supremum exceeds the log
+    evidence of the fully stochastic prior by a constant, 1/2 ln det(I + v H): v is the prior variance of the noise that
+    is not drawn, H the information of y about the state at the end of the deterministic phase.
 
-All statements are measured on a regression with three weights (`theory.linear_gaussian`). The likelihood depends on w_1
-alone; a network whose f_h reads w_t at every depth sees the noise of the window, and only the later noise is undone.
+docs/THEORY.md has the arguments. All statements are measured on a regression with three weights
+(`theory.linear_gaussian`), whose likelihood depends on w_1 alone.
 """
 
 import math
-from collections.abc import Sequence
 
 import torch
 from torch import Tensor
@@ -38,7 +33,7 @@ from sdeweights.testing import affine_bottleneck, affine_posterior, seeded
 from theory.certificate import Certificate
 from theory.equations import SOLVERS, sample
 from theory.linear_gaussian import FREE, KEPT, PRIOR, Chain, Drift, Law, Regression
-from theory.statistics import STANDARD_ERRORS, mean_and_variance
+from theory.statistics import STANDARD_ERRORS, mean_and_variance, sup
 
 CLAIM = "Free drift"
 STEPS, PATHS, RATE = 40, 4_000, 4.0
@@ -104,14 +99,14 @@ def near_the_best(cut: Cut, prices: Tensor, seed: int, drifts: int = 100) -> flo
     return max(values)
 
 
-def certify(seed: int = 0, solvers: Sequence[str] = SOLVERS) -> list[Certificate]:
+def certify(seed: int = 0) -> list[Certificate]:
     """(a) SDE-first, (b) ODE-first and the horizontal cut, then (c) the two remedies."""
     return [
-        *[c for solver in solvers for c in _contracting(seed, solver)],
+        *[c for solver in SOLVERS for c in _contracting(seed, solver)],
         *_limits(),
         *_mean_for_free(),
-        *[c for solver in solvers for c in _free_coordinates(seed, solver)],
-        *[_kept(seed, solver) for solver in solvers],
+        *[c for solver in SOLVERS for c in _free_coordinates(seed, solver)],
+        *[_kept(seed, solver) for solver in SOLVERS],
         *[c for cut in NAMES for c in _bound(seed, cut)],
         *[c for cut in NAMES for c in _charged(seed, cut)],
     ]
@@ -125,10 +120,6 @@ def _row(statement: str, measured: float, relation: str, bound: float) -> Certif
 def _mean(statement: str, x: Tensor, relation: str, bound: float) -> Certificate:
     error, why = float(x.std()) / math.sqrt(len(x)), f"{STANDARD_ERRORS} standard errors of {len(x)} paths"
     return Certificate(CLAIM, statement, float(x.mean()), relation, bound, STANDARD_ERRORS * error, why)
-
-
-def _sup(x: Tensor) -> float:
-    return float(x.abs().max())
 
 
 def _objective_and_action(process: WeightProcess, path: WeightPath) -> tuple[Tensor, Tensor]:
@@ -145,7 +136,7 @@ def _contracting(seed: int, solver: str) -> list[Certificate]:
     law, (objective, action) = model.laws(drift)[-1], _objective_and_action(process, path)
     beyond, what = objective - log_evidence(SDE_FIRST, FULL), f"{RATE:g} (w* - w) after t2, {solver}"
     return [
-        Certificate(CLAIM, f"SDE-first, {what}: largest KL", _sup(path.kl), "==", 0),
+        Certificate(CLAIM, f"SDE-first, {what}: largest KL", sup(path.kl), "==", 0),
         *mean_and_variance(CLAIM, f"w_1, {what}", path.w[:, -1, 0], float(law.mean[0]), float(law.cov[0, 0])),
         _mean(f"SDE-first, {what}: objective - log evidence", beyond, ">=", 4),
         _mean(f"SDE-first, {what}: action", action, "==", float(model.costs(drift).sum())),
@@ -172,10 +163,10 @@ def _mean_for_free() -> list[Certificate]:
     law, as_kept = (model.laws(drift)[-1] for drift in (free, kept))
     beyond = model.objective(DATA, free, model.noisy) - log_evidence(ODE_FIRST, FULL)
     return [
-        _row("ODE-first, best free drift: |E w_1 - w*|", _sup(law.mean - DATA.most_likely), "==", 0),
-        _row("ODE-first: change of Cov w_1 by the free drift", _sup(law.cov - as_kept.cov), "==", 0),
+        _row("ODE-first, best free drift: |E w_1 - w*|", sup(law.mean - DATA.most_likely), "==", 0),
+        _row("ODE-first: change of Cov w_1 by the free drift", sup(law.cov - as_kept.cov), "==", 0),
         _row("ODE-first, best free drift: objective - log evidence", beyond, ">=", 3),
-        _row("control, ODE-first, drift kept: |E w_1 - w*|", _sup(as_kept.mean - DATA.most_likely), ">=", 0.5),
+        _row("control, ODE-first, drift kept: |E w_1 - w*|", sup(as_kept.mean - DATA.most_likely), ">=", 0.5),
     ]
 
 
@@ -191,7 +182,7 @@ def _free_coordinates(seed: int, solver: str) -> list[Certificate]:
     objective, action = _objective_and_action(process, path)
     beyond = objective - max(DATA.log_evidence(noise_on_S), log_evidence(FULL))
     return [
-        Certificate(CLAIM, f"horizontal, w_D free, {solver}: largest KL", _sup(path.kl), "==", 0),
+        Certificate(CLAIM, f"horizontal, w_D free, {solver}: largest KL", sup(path.kl), "==", 0),
         _mean(f"horizontal, w_D free, {solver}: objective - log evidence", beyond, ">=", 1),
         _mean(f"control, horizontal, {solver}: objective - action - log evidence", beyond - action, "<=", 0),
     ]
@@ -210,12 +201,12 @@ def _bound(seed: int, cut: Cut) -> list[Certificate]:
     (law, gap), (_, finer), (_, twice), (_, half) = (
         best_kept(cut, *how) for how in ((STEPS, 1.0), (2 * STEPS, 1.0), (STEPS, 2.0), (STEPS, 0.5))
     )
-    spread = _sup(law.cov.diagonal() / exact.cov.diagonal() - 1)
+    spread = sup(law.cov.diagonal() / exact.cov.diagonal() - 1)
     tried, what = near_the_best(cut, chain(cut).noisy, seed) - evidence, f"{NAMES[cut]}, drift kept"
     return [
         _row(f"{what}: best objective, relative gap to the log evidence", gap / -evidence, "<=", 0.006),
         Certificate(CLAIM, f"{what}: ratio of this gap for dt and dt/2", gap / finer, "==", 2, 0.2, "order dt^2"),
-        _row(f"{what}: |E w_1 - posterior mean|", _sup(law.mean - exact.mean), "==", 0),
+        _row(f"{what}: |E w_1 - posterior mean|", sup(law.mean - exact.mean), "==", 0),
         _row(f"{what}: largest relative error of Var w_1", spread, "<=", 0.1),
         _row(f"{what}: largest objective - log evidence of 100 drifts", tried, "<=", 0),
         _row(f"control, {what}, no 1/2 in the KL: relative gap", twice / -evidence, ">=", 0.02),
@@ -231,7 +222,7 @@ def _charged(seed: int, cut: Cut) -> list[Certificate]:
     law, beyond = model.laws(drift)[-1], model.objective(DATA, drift, paid) - evidence
     tried, why = max(beyond, near_the_best(cut, paid, seed) - evidence), "order dt"
     return [
-        _row(f"{what}: |E w_1 - posterior mean|", _sup(law.mean - DATA.posterior(whole).mean), "==", 0),
+        _row(f"{what}: |E w_1 - posterior mean|", sup(law.mean - DATA.posterior(whole).mean), "==", 0),
         Certificate(CLAIM, f"{what}: best objective - log evidence", beyond, "==", volume(cut), 0.1, why),
         _row(f"{what}: the same, largest of 100 drifts", tried, "<=", volume(cut)),
     ]

@@ -53,12 +53,12 @@ def coupled_on_D(cut: Cut, seed: int, solver: str = "euler") -> WeightPath:
     return sample(random_process(cut, prior, torch.ones(D, dtype=torch.float64), seed), 30, 8, solver, seed)
 
 
-def certify(seed: int = 0, solvers: Sequence[str] = SOLVERS) -> list[Certificate]:
+def certify(seed: int = 0) -> list[Certificate]:
     """Check the final time, KL, noise and gradients of each solver, then the two figures."""
     return [
-        *[certificate for solver in solvers for certificate in _of_solver(seed, solver)],
+        *[certificate for solver in SOLVERS for certificate in _of_solver(seed, solver)],
         _noise_on_D("joint drift that does not mix, euler", uncoupled_but_undeclared, seed),
-        *figure_paths.certify(seed, PATHS, solvers),
+        *figure_paths.certify(seed, PATHS),
     ]
 
 
@@ -86,7 +86,8 @@ def _constant_drift(seed: int, solver: str) -> list[Certificate]:
     with torch.no_grad():
         hidden = [sup(flow(lambda t, h, w: 1 + 0 * h, h0, d.path) - 1) for d in driven]  # noqa: ARG005
     weights = [sup(d.path.w[:, -1] - closed_forms.end_of_constant_drift(d)) for d in driven]
-    energies = [float((1 / d.sigma**2).sum()) * (d.cut.t2 - d.cut.t1) for d in driven]  # int |u|^2 dt
+    # int |u|^2 dt
+    energies = [float((1 / d.sigma**2).sum()) * (cut.t2 - cut.t1) for d, (cut, _) in zip(driven, CASES, strict=True)]
     kls = [sup(d.path.kl - energy / 2) for d, energy in zip(driven, energies, strict=True)]
     slopes = [abs(closed_forms.slope_of_kl(d) - energy) for d, energy in zip(driven, energies, strict=True)]
     return [

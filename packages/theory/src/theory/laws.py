@@ -78,8 +78,7 @@ class Deterministic(SmoothLaw):
         return y[..., :0]
 
     def slopes(self, x: Tensor, eta: Tensor) -> Tensor:
-        slope = 0.8 * math.pi * torch.cos(math.pi * x)
-        return torch.stack([slope, 0 * eta], -1)
+        return torch.stack([0.8 * math.pi * torch.cos(math.pi * x), 0 * eta], -1)
 
     def curvature(self, reach: float) -> float:  # noqa: ARG002 - independent of eta
         return 0.8 * math.pi**2

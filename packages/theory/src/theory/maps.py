@@ -30,15 +30,15 @@ def winding_number(curve: Tensor, point: Tensor) -> int:
     return round(float(turns.sum()) / (2 * math.pi))
 
 
-def winding_of_image(psi: Map, radius: float, start: int = 256, largest: int = 2**16) -> int:
+def winding_of_image(psi: Map, radius: float) -> int:
     """Winding number of psi(|x| = radius) around psi(0); the circle is refined until every turn is small."""
-    n = start
+    n = 256
     while True:
         circle = radius * directions(2, n, seeded())
         try:
             return winding_number(psi(circle), psi(torch.zeros(1, 2, dtype=torch.float64))[0])
         except ValueError:
-            if n >= largest:
+            if n >= 2**16:
                 raise
             n *= 4
 

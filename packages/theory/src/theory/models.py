@@ -1,12 +1,11 @@
 """Random models of Theorem 4.1: d_h = d_x, a(x) = x, and f_h, f_q, g_p within its assumptions."""
 
-from dataclasses import replace
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
-from sdeweights import Cut, Functional, OrnsteinUhlenbeck, Prior, WeightPath, WeightProcess, flow
+from sdeweights import Cut, Field, Functional, OrnsteinUhlenbeck, Prior, WeightPath, WeightProcess, flow
 from sdeweights.testing import drift_for, seeded
 from theory.equations import random_process
 from theory.fields import LipschitzNet, step_condition
@@ -28,8 +27,6 @@ class Model(NamedTuple):
         """Sample weight paths; raises ValueError if an Euler step of f_h along them may not be a homeomorphism."""
         with torch.no_grad():
             path = self.process.sample(steps, samples, generator=generator, solver=self.solver, ode_solver=self.solver)
-            # a learned reset that covers every weight is a view of its parameter, which requires gradients even here
-            path = replace(path, after_reset=None if path.after_reset is None else path.after_reset.detach())
         worst = step_condition(self.f_h, path)
         if worst >= 1:
             raise ValueError(f"expected dt * Lip < 1, got {worst:.3g}; take more than {steps} steps")
@@ -41,31 +38,20 @@ class Model(NamedTuple):
             return flow(self.f_h, x, path)
 
 
-def diffusion(sigma: float) -> Prior:
-    """An OU prior with g(t, w) = sigma (1 + sin(w + t) / 2), which is Lipschitz in w, bounded and never 0."""
-
-    def g(t: Tensor, w: Tensor) -> Tensor:
-        return sigma * (1 + torch.sin(w + t) / 2)
-
-    return Prior(lambda t, w: -w, g, coordinatewise=True)  # noqa: ARG005
-
-
 def random_model(
     d: int, seed: int, *, cut: Cut | None = None, cap: float = 12.0, width: int = 8, sigma: float = 0.5
 ) -> Model:
     """A model with random w0 and f_q, Lip f_h <= cap, state-dependent noise, and a random cut unless one is given."""
-    f_h, w0 = _hidden_drift(d, seed, cap, width)
-    chosen = CUTS[seed % len(CUTS)] if cut is None else cut
-    return Model(f_h, WeightProcess(w0, drift_for(chosen, f_h.d, seed), diffusion(sigma), chosen))
-
-
-def random_bottleneck_model(d: int, seed: int, solver: str, *, cap: float = 12.0, width: int = 8) -> Model:
-    """A random model with the drift and constant noise that every Euler solver supports."""
-    f_h, w0 = _hidden_drift(d, seed, cap, width)
-    prior = OrnsteinUhlenbeck(sigma=0.5)
-    return Model(f_h, random_process(CUTS[seed % len(CUTS)], prior, w0, seed), solver)
-
-
-def _hidden_drift(d: int, seed: int, cap: float, width: int) -> tuple[Functional, Tensor]:
     f_h = Functional(LipschitzNet(d, width, cap))
-    return f_h, torch.randn(f_h.d, generator=seeded(seed), dtype=torch.float64)
+    w0 = torch.randn(f_h.d, generator=seeded(seed), dtype=torch.float64)
+    chosen = CUTS[seed % len(CUTS)] if cut is None else cut
+    g: Field = lambda t, w: sigma * (1 + torch.sin(w + t) / 2)  # noqa: E731 - Lipschitz in w, bounded, never 0
+    prior = Prior(lambda t, w: -w, g, coordinatewise=True)  # noqa: ARG005
+    return Model(f_h, WeightProcess(w0, drift_for(chosen, f_h.d, seed), prior, chosen))
+
+
+def random_bottleneck_model(d: int, seed: int, solver: str) -> Model:
+    """The random model with the drift and constant noise that every Euler solver supports."""
+    f_h, process, _ = random_model(d, seed)
+    prior = OrnsteinUhlenbeck(sigma=0.5)
+    return Model(f_h, random_process(process.cut, prior, process.w0.detach(), seed), solver)

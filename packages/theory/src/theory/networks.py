@@ -70,11 +70,6 @@ class Shallow:
         """The same function of z, with `extra` more inputs that it ignores."""
         return replace(self, A=torch.cat([self.A, self.A.new_zeros(len(self.A), extra)], 1))
 
-    def absorbing(self, V: Tensor, u: Tensor) -> Self:
-        """z -> F(V^{-1}(z - u)): a network whose first layer undoes the affine map V eta + u of its Gaussian inputs."""
-        A = torch.linalg.solve(V.T, self.A.T).T
-        return replace(self, A=A, b=self.b - A @ u)
-
     def module(self, reach: float) -> nn.Sequential:
         """The network as torch layers; a deep network equals F only on |z_i| <= reach."""
         if self.family is Family.DEEP:
@@ -97,17 +92,16 @@ def _deep(F: Shallow, reach: float) -> nn.Sequential:
     largest = F.A.abs().sum(1) * reach + F.b.abs()  # upper bound on each unit over the box
     shift = F.V.abs() @ largest  # per output: no partial sum is below -shift
     eye_in, eye_out = torch.eye(d_in).to(F.A), torch.eye(d_out).to(F.A)
-    zero_in, zero_out = F.A.new_zeros(d_in), F.A.new_zeros(d_out)
 
     first = torch.cat([eye_in, F.A.new_zeros(d_out, d_in), F.A[:1]])
-    layers: list[nn.Module] = [_linear(first, torch.cat([zero_in + reach, shift, F.b[:1]])), nn.ReLU()]
+    layers: list[nn.Module] = [_linear(first, torch.cat([F.A.new_full((d_in,), reach), shift, F.b[:1]])), nn.ReLU()]
     for j in range(1, units):
         weight = F.A.new_zeros(d_in + d_out + 1, d_in + d_out + 1)
         weight[:d_in, :d_in] = eye_in
         weight[d_in:-1, d_in:-1] = eye_out
         weight[d_in:-1, -1] = F.V[:, j - 1]
         weight[-1, :d_in] = F.A[j]
-        bias = torch.cat([zero_in, zero_out, (F.b[j] - F.A[j].sum() * reach)[None]])
+        bias = torch.cat([F.A.new_zeros(d_in + d_out), (F.b[j] - F.A[j].sum() * reach)[None]])
         layers += [_linear(weight, bias), nn.ReLU()]
     last = torch.cat([F.A.new_zeros(d_out, d_in), eye_out, F.V[:, -1:]], 1)
     return nn.Sequential(*layers, _linear(last, F.c - shift))

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from sdeweights import Brownian, Cut, WeightPath, WeightProcess, flow
+from sdeweights import Brownian, Cut, WeightProcess, flow
 from sdeweights.functional import HiddenDrift
 from theory.certificate import Certificate
 from theory.maps import Map
@@ -90,17 +90,12 @@ def capped(F: Map, p: int, start: float = 0.0) -> HiddenDrift:
     return field
 
 
-def nowhere(steps: int) -> WeightPath:
-    """The path of a single weight that stays at 0, for hidden fields without weights."""
+def carried(field: HiddenDrift, x: Tensor, extra: int, steps: int = 4, method: str = "euler") -> Tensor:
+    """The flow at time 1 of the points [x, 0]: from (n, p) to (n, p + extra). The field ignores its one weight, 0."""
     zero = torch.zeros(1, dtype=torch.float64)
     with torch.no_grad():
-        return WeightProcess(zero, lambda t, w: 0 * w, Brownian(), Cut.none()).sample(steps)  # noqa: ARG005
-
-
-def carried(field: HiddenDrift, x: Tensor, extra: int, steps: int = 4, method: str = "euler") -> Tensor:
-    """The flow at time 1 of the points [x, 0]: from (n, p) to (n, p + extra)."""
-    with torch.no_grad():
-        return flow(field, torch.cat([x, x.new_zeros(len(x), extra)], -1), nowhere(steps), method)[0]
+        path = WeightProcess(zero, lambda t, w: 0 * w, Brownian(), Cut.none()).sample(steps)  # noqa: ARG005
+        return flow(field, torch.cat([x, x.new_zeros(len(x), extra)], -1), path, method)[0]
 
 
 def lemma3_error(h: Homeomorphism, x: Tensor, steps: int = 4, method: str = "euler") -> float:

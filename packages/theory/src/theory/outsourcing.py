@@ -28,11 +28,6 @@ class Comparison(NamedTuple):
     statistic: float
     critical: float
 
-    @property
-    def passed(self) -> bool:
-        """Whether the statistic is at most the critical value."""
-        return self.statistic <= self.critical
-
 
 def uniform_given(x: Tensor, u: Tensor, false_alarm: float = FALSE_ALARM) -> Comparison:
     """Largest Kolmogorov-Smirnov distance to U(0, 1) over columns of u (n, k) and strata of x (n, 1).

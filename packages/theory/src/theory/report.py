@@ -13,8 +13,6 @@ from typing import Any
 
 from theory.certificate import Certificate
 
-Certify = Callable[[int], list[Certificate]]
-
 NAMES = "integration lemma1 free_drift low_rank flows theorem41 outsourcing ode_nets theorem_a1 theorem42 complexity"
 CLAIMS = {name: f"theory.{name}" for name in NAMES.split()}  # the module of each claim
 
@@ -43,7 +41,7 @@ def check(names: Iterable[str] = CLAIMS, seed: int = 0) -> list[Outcome]:
     return [_outcome(name, import_module(CLAIMS[name]).certify, seed) for name in names]
 
 
-def _outcome(name: str, certify: Certify, seed: int) -> Outcome:
+def _outcome(name: str, certify: Callable[[int], list[Certificate]], seed: int) -> Outcome:
     began = time.perf_counter()
     try:
         certificates, error = tuple(certify(seed)), ""

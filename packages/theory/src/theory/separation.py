@@ -1,4 +1,4 @@
-"""Whether a hyperplane separates two finite sets of points, by linear programming, with a proof either way.
+"""Whether a hyperplane separates two finite sets of points, by linear programming.
 
 For points y_i (images of the ball, z = -1) and y_j (images of the ring, z = +1) in R^d, exactly one of these exists:
 
@@ -6,11 +6,11 @@ For points y_i (images of the ball, z = -1) and y_j (images of the ring, z = +1)
     a hyperplane                            a . y_i + c <= -1,   a . y_j + c >= 1
 
 A common point proves sup |L - z| >= 1 for **every** affine L at once: if s is the supremum over these points, then
-s - 1 >= sum mu_i L(y_i) = sum lambda_j L(y_j) >= 1 - s. Either result is verified by multiplication, independently of
-the LP solver.
+s - 1 >= sum mu_i L(y_i) = sum lambda_j L(y_j) >= 1 - s. It is verified by multiplication, independently of the LP
+solver.
 """
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -44,10 +44,6 @@ class Hyperplane(NamedTuple):
     def __call__(self, y: Tensor) -> Tensor:
         return y @ self.a + self.c
 
-    def margin(self, ball: Tensor, ring: Tensor) -> float:
-        """min(-max over the ball, min over the ring): positive if the hyperplane separates them."""
-        return min(-float(self(ball).max()), float(self(ring).min()))
-
 
 def common_point(ball: Tensor, ring: Tensor) -> CommonPoint | None:
     """A common point of the convex hulls of (m, d) and (n, d) points, or None if the hulls are disjoint."""
@@ -72,12 +68,6 @@ def _polished(equations: np.ndarray, right: np.ndarray, x: np.ndarray) -> np.nda
     better = np.zeros_like(x)
     better[support] = exact
     return better if bool((exact >= 0).all()) else x
-
-
-def separating_hyperplane(ball: Tensor, ring: Tensor) -> Hyperplane | None:
-    """A hyperplane that separates (m, d) from (n, d) points, or None if there is no such hyperplane."""
-    best = best_output(ball, ring)
-    return best if best.margin(ball, ring) > 0 else None
 
 
 def best_output(ball: Tensor, ring: Tensor) -> Hyperplane:
@@ -121,7 +111,6 @@ def _scaled(ball: Tensor, ring: Tensor) -> tuple[np.ndarray, np.ndarray]:
     return ((ball - centre) / size).numpy(), ((ring - centre) / size).numpy()
 
 
-def _require(found: object, what: str) -> None:
-    status, message = getattr(found, "status", None), getattr(found, "message", "")
-    if status != 0:
-        raise RuntimeError(f"expected the linear programme to find {what}, got status {status}: {message}")
+def _require(found: Any, what: str) -> None:
+    if found.status != 0:
+        raise RuntimeError(f"expected the linear programme to find {what}, got status {found.status}: {found.message}")

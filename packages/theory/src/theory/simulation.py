@@ -5,7 +5,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from sdeweights import HiddenDrift, WeightPath, WeightProcess, flow
+from sdeweights import HiddenDrift, WeightPath, flow
 from theory.construction import Construction
 from theory.laws import SmoothLaw
 from theory.steering import T2, T3
@@ -24,23 +24,20 @@ class Outcome(NamedTuple):
 
 def run(model: Construction, x: Tensor, samples: int, generator: torch.Generator, batch: int = 100) -> Outcome:
     """Sample weight paths, in batches to limit memory, and compare outputs at x, (n, 1), with the law's generator."""
-    process = model.process()
     sizes = [min(batch, samples - done) for done in range(0, samples, batch)]
     with torch.no_grad():
-        parts = [_run_batch(model, process, x, size, generator) for size in sizes]
+        parts = [_run_batch(model, x, size, generator) for size in sizes]
     return Outcome(*(torch.cat(field) for field in zip(*parts, strict=True)))
 
 
-def _run_batch(
-    model: Construction, process: WeightProcess, x: Tensor, samples: int, generator: torch.Generator
-) -> Outcome:
-    d = model.dimensions
-    path = process.sample(model.steps, samples, generator=generator, ode_solver="midpoint")
+def _run_batch(model: Construction, x: Tensor, samples: int, generator: torch.Generator) -> Outcome:
+    m_gamma = len(model.gamma)
+    path = model.process().sample(model.steps, samples, generator=generator, ode_solver="midpoint")
     eta, y, error = outputs(model.f_h, model.law, x, path)
     inside = eta.norm(dim=-1) <= model.reach
     if not model.cut.resets:
-        inside &= path.at(T2)[:, : d.m_gamma].norm(dim=-1) <= model.Lambda
-    distance = (path.at(T3)[:, : d.m_gamma] - model.gamma).norm(dim=-1)
+        inside &= path.at(T2)[:, :m_gamma].norm(dim=-1) <= model.Lambda
+    distance = (path.at(T3)[:, :m_gamma] - model.gamma).norm(dim=-1)
     return Outcome(eta, y, error, inside, distance, path.kl)
 
 

@@ -17,14 +17,9 @@ from theory.models import Model, random_model
 seeds = st.integers(0, 2**31 - 1)
 
 
-def matrices(d: int, seed: int) -> Tensor:
-    """A (d, d) matrix of standard normals."""
-    return torch.randn(d, d, generator=seeded(seed), dtype=torch.float64)
-
-
 def orthogonal_matrices(d: int) -> st.SearchStrategy[Tensor]:
     """Orthogonal (d, d) matrices, including reflections."""
-    return seeds.map(lambda seed: torch.linalg.qr(matrices(d, seed)).Q)
+    return seeds.map(lambda seed: torch.linalg.qr(torch.randn(d, d, generator=seeded(seed), dtype=torch.float64)).Q)
 
 
 @st.composite

@@ -61,29 +61,22 @@ def random_output(d: int, seed: int) -> Hyperplane:
     return Hyperplane(a[:d], float(a[d]))
 
 
-def judge_random(d: int, seed: int, annulus: Annulus = ANNULUS, samples: int = 3) -> list[Verdict]:
-    """Verdicts on one random model along several weight paths."""
+def judge_random(d: int, seed: int) -> list[Verdict]:
+    """Verdicts on one random model along three weight paths."""
     model = random_model(d, seed)
-    path = model.paths(samples, seeded(seed))
-    sample = annulus.sample(d, 100 if d < 3 else 300, seeded(seed))
-    return [judge(*images(model, sample, path[i]), random_output(d, seed)) for i in range(samples)]
+    path = model.paths(3, seeded(seed))
+    sample = ANNULUS.sample(d, 100 if d < 3 else 300, seeded(seed))
+    return [judge(*images(model, sample, path[i]), random_output(d, seed)) for i in range(3)]
 
 
 class Trained(NamedTuple):
-    """A model trained to represent z, and its output layer; inputs are padded with `extra` zeros."""
+    """A model trained to represent z, and its output layer; inputs are padded with zeros, a(x) = (x, 0)."""
 
     model: Model
     L: Hyperplane
-    extra: int
-
-    def padded(self, part: Tensor) -> Tensor:
-        """a(x) = (x, 0)."""
-        return nn.functional.pad(part, (0, self.extra))
 
 
-def train_to_break(
-    seed: int, cut: Cut, extra: int = 0, annulus: Annulus = ANNULUS, iterations: int = 150, cap: float = 30.0
-) -> Trained:
+def train_to_break(seed: int, cut: Cut, extra: int = 0, iterations: int = 150) -> Trained:
     """Train a model in the plane to represent z, by Adam on a smooth supremum of |L(psi_1(x)) - z(x)|.
 
     Each step uses new points of A and new weight paths; w0, the drift f_q (prior + network) and L are all trained. The
@@ -91,46 +84,46 @@ def train_to_break(
     supremum).
     """
     generator = seeded(seed)
-    start = random_model(2 + extra, seed, cut=cut, cap=cap, width=12)
+    start = random_model(2 + extra, seed, cut=cut, cap=30.0, width=12)
     prior = OrnsteinUhlenbeck(sigma=0.1)
     drift = PriorPlus(prior, bottleneck(start.f_h.d, cut, "4-16-4", generator=generator)).double()
     process = WeightProcess(start.process.w0.detach(), drift, prior, cut)
     a = torch.randn(2 + extra, generator=generator, dtype=torch.float64).requires_grad_()
     c = torch.zeros((), dtype=torch.float64, requires_grad=True)
-    trained = Trained(Model(start.f_h, process, WEIGHT_SOLVER), Hyperplane(a, 0.0), extra)
     optimizer = torch.optim.Adam([*process.parameters(), a, c], lr=0.05)
     slower = torch.optim.lr_scheduler.LinearLR(optimizer, 1.0, 0.02, iterations)
     for k in range(iterations):
-        sample = annulus.sample(2, 30, generator)
+        sample = ANNULUS.sample(2, 30, generator)
         path = process.sample(8, 1, generator=generator, solver=WEIGHT_SOLVER, ode_solver=WEIGHT_SOLVER)
-        output = flow(start.f_h, trained.padded(sample.x), path)[0] @ a + c
+        output = flow(start.f_h, nn.functional.pad(sample.x, (0, extra)), path)[0] @ a + c
         beta = 16 ** (k / iterations)
         loss = torch.logsumexp(beta * (output - sample.z).abs(), 0) / beta
         optimizer.zero_grad()
         loss.backward()  # type: ignore[no-untyped-call]
         optimizer.step()
         slower.step()
-    return trained._replace(L=Hyperplane(a.detach(), float(c.detach())))
+    return Trained(Model(start.f_h, process, WEIGHT_SOLVER), Hyperplane(a.detach(), float(c.detach())))
 
 
-def judge_trained(trained: Trained, seed: int, annulus: Annulus = ANNULUS) -> Verdict:
+def judge_trained(trained: Trained, seed: int) -> Verdict:
     """Judge a trained model on a grid with dt * Lip < 1/2, along a new weight path and on a dense sample of A.
 
     A flow can stretch the circle r2 so much that a line fits between two of its sampled points. The sample is therefore
     refined until the hulls meet or there are 2^14 points per circle.
     """
-    path = _resolved(trained, seed)
+    path, extra = _resolved(trained.model, seed), len(trained.L.a) - 2
     n = 256
     while True:
-        sample = annulus.sample(2, n, seeded())
-        verdict = judge(*images(trained.model, Sample(*map(trained.padded, sample)), path), trained.L)
+        sample = Sample(*(nn.functional.pad(part, (0, extra)) for part in ANNULUS.sample(2, n, seeded())))
+        verdict = judge(*images(trained.model, sample, path), trained.L)
         if verdict.residual < 1 or n >= FINEST:
             return verdict
         n *= 4
 
 
-def _resolved(trained: Trained, seed: int) -> WeightPath:
-    model, steps = trained.model, 8
+def _resolved(model: Model, seed: int) -> WeightPath:
+    """A weight path on a grid so fine that dt * Lip < 1/2."""
+    steps = 8
     while True:
         with torch.no_grad():
             path = model.process.sample(steps, 1, generator=seeded(seed), solver=model.solver, ode_solver=model.solver)
@@ -205,13 +198,13 @@ def _trained(seed: int) -> list[Certificate]:
 
 
 def _sharp() -> Certificate:
-    sample = Annulus().sample(2, 50, seeded())
+    sample = ANNULUS.sample(2, 50, seeded())
     zero = Hyperplane(torch.zeros(2, dtype=torch.float64), 0.0)
     return Certificate(CLAIM, "sup for L = 0: the bound 1 is attained", sup_error(zero, *sample), "==", 1)
 
 
 def _coarse() -> list[Certificate]:
-    sample = Annulus().sample(2, 200, seeded())
+    sample = ANNULUS.sample(2, 200, seeded())
     best = {n: best_sup(*(euler_fold(n)(part) for part in sample)) for n in (1, 3, 10)}
     return [
         _of_best(f"one Euler step with dt * Lip = {FOLD_LIPSCHITZ:g} escapes: sup, best L", best[1], "<=", 0.5),
@@ -222,6 +215,6 @@ def _coarse() -> list[Certificate]:
 def _augmented(seed: int) -> list[Certificate]:
     worst = 0.0
     for d in (1, 2, 3):
-        outputs, sample = augmented(Annulus(), d, 200, seed)
+        outputs, sample = augmented(ANNULUS, d, 200, seed)
         worst = max(worst, float((outputs - sample.z).abs().max()))
     return [Certificate(CLAIM, "one more dimension: largest sup over 600 weight paths, d = 1, 2, 3", worst, "<=", 0.5)]

@@ -10,7 +10,6 @@ If the output is within eps with probability 1 - eps, its law is within eps in t
 
 import math
 from collections.abc import Iterator
-from dataclasses import asdict
 from functools import lru_cache
 
 import torch
@@ -76,7 +75,7 @@ def _dimensions() -> list[Certificate]:
         rejected = 0.0
     except ValueError:
         rejected = 1.0
-    consistent = all(asdict(Dimensions.of(1, d_y, m, g))["r"] == d_y for d_y in (1, 2) for m in (2, 5) for g in (1, 99))
+    consistent = all(Dimensions.of(1, d_y, m, g).r == d_y for d_y in (1, 2) for m in (2, 5) for g in (1, 99))
     return [
         Certificate(CLAIM, "r = d_y > 0 for 8 sets of dimensions", float(consistent), "==", 1),
         Certificate(CLAIM, printed, printed_r(example), "==", -18),

@@ -34,14 +34,9 @@ class Sup(NamedTuple):
     everywhere: float
 
 
-def reach(m: int, probability: float) -> float:
-    """lambda with P(|eta| <= lambda) = probability for eta ~ N(0, I_m): 1.95996 for m = 1 and probability 0.95."""
-    return float(stats.chi.ppf(probability, m))
-
-
 def noise_radius(law: Law, epsilon: float) -> float:
-    """lambda of Theorem 4.2's event A_1:  P(|eta| <= lambda) = 1 - epsilon / 2."""
-    return reach(law.m, 1 - epsilon / 2)
+    """lambda of Theorem 4.2's event A_1:  P(|eta| <= lambda) = 1 - epsilon / 2;  1.95996 for m = 1, epsilon = 0.1."""
+    return float(stats.chi.ppf(1 - epsilon / 2, law.m))
 
 
 def cells(radius: float, counts: tuple[int, int]) -> tuple[Tensor, float]:

@@ -83,7 +83,5 @@ def equalise(x: NDArray[np.uint8]) -> NDArray[np.uint8]:
 def emboss(x: NDArray[np.uint8]) -> NDArray[np.uint8]:
     """Light from the upper left: correlation with [[-2,-1,0],[-1,1,1],[0,1,2]], mirrored, clipped to bytes."""
     kernel = np.array([[-2, -1, 0], [-1, 1, 1], [0, 1, 2]])
-    lit: NDArray[np.uint8] = np.clip(ndimage.correlate(x.astype(np.int64), kernel, mode="mirror"), 0, 255).astype(
-        np.uint8
-    )
-    return lit
+    lit: NDArray[np.int64] = ndimage.correlate(x.astype(np.int64), kernel, mode="mirror")
+    return np.clip(lit, 0, 255).astype(np.uint8)

@@ -74,11 +74,7 @@ def long_rows(weight: Tensor) -> Tensor:
 
 
 class HiddenLayers:
-    """The hidden layers at given times; gates and shifts for all times are computed at once.
-
-    Attributes:
-        gates, shifts: for each layer, (n, 1, out).
-    """
+    """The hidden layers at given times; gates and shifts for all times, (n, 1, out) per layer, are computed at once."""
 
     def __init__(self, layers: Sequence[Layer], ts: Tensor, activation: Callable[[Tensor], Tensor]) -> None:
         self.layers, self.activation = layers, activation
