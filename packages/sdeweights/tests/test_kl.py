@@ -33,7 +33,7 @@ def no_noise(samples, steps, m, dt):
 
 
 def test_the_integrand_has_the_factor_one_half():
-    assert kl.energy([torch.tensor([[3.0, 4.0]])], [1.0]).item() == 12.5
+    assert kl.integrand(torch.tensor([3.0, 4.0])).item() == 12.5
 
 
 GAP = torch.tensor([0.3, 0.4], dtype=torch.float64)

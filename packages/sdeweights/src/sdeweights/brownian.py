@@ -17,11 +17,17 @@ from torch import Tensor
 
 
 class Increments(NamedTuple):
-    """Increments of m Brownian motions over equal steps."""
+    """Increments of m Brownian motions over equal steps of length `dt`.
 
-    dt: float  # length of a step
-    dB: Tensor  # (samples, steps, m)
-    Z: Tensor | None = None  # time integrals, (samples, steps, m), or None if they were not drawn
+    Attributes:
+        dt: length of a step.
+        dB: (samples, steps, m).
+        Z: time integrals, (samples, steps, m), or None if they were not drawn.
+    """
+
+    dt: float
+    dB: Tensor
+    Z: Tensor | None = None
 
     @property
     def gaussians(self) -> int:
@@ -65,5 +71,7 @@ def draw(
     for sample in normals:
         sample.normal_(std=math.sqrt(dt), generator=generator)
     dB = normals[:, 0]
-    Z = None if noises == 1 else dt / 2 * (dB + normals[:, 1] * math.sqrt(1 / 3))
+    if noises == 1:
+        return Increments(dt, dB)
+    Z = dt / 2 * (dB + normals[:, 1] * math.sqrt(1 / 3))
     return Increments(dt, dB, Z)

@@ -26,7 +26,12 @@ class AtT2(StrEnum):
 class Cut:
     """Where the weights are noisy: a window (t1, t2), stochastic coordinates S, and the policy at t2.
 
-    `stochastic` is the share of coordinates in S, which are then the first `round(share * d)`, or their indices.
+    Attributes:
+        t1: start of the stochastic window.
+        t2: its end.
+        stochastic: the fraction of coordinates that are stochastic (S is the first `round(fraction * d)`), or their
+            indices.
+        at_t2: "continue", "fixed" or "learned".
 
     Example:
         >>> Cut.vertical(0.3, 0.6)
@@ -38,13 +43,14 @@ class Cut:
     t1: float = 0.0
     t2: float = 1.0
     stochastic: float | tuple[int, ...] = 1.0
-    at_t2: str = "continue"  # a value of `AtT2`
+    at_t2: str = "continue"
 
     def __post_init__(self) -> None:
         if not 0 <= self.t1 < self.t2 <= 1:  # also rejects NaN
             raise ValueError(f"expected 0 <= t1 < t2 <= 1, got t1={self.t1}, t2={self.t2}")
-        if self.at_t2 not in list(AtT2):
-            raise ValueError(f"expected at_t2 to be one of {', '.join(AtT2)}, got {self.at_t2!r}")
+        policies = [str(policy) for policy in AtT2]
+        if self.at_t2 not in policies:
+            raise ValueError(f"expected at_t2 to be one of {', '.join(policies)}, got {self.at_t2!r}")
         object.__setattr__(self, "t1", float(self.t1))
         object.__setattr__(self, "t2", float(self.t2))
         object.__setattr__(self, "at_t2", str(self.at_t2))
@@ -127,12 +133,16 @@ def _ratio(ratio: float) -> float:
     return ratio
 
 
+def _as_tuple(indices: Iterable[int]) -> tuple[int, ...]:
+    return tuple(indices.tolist() if isinstance(indices, Tensor) else indices)
+
+
 def _checked(stochastic: float | Iterable[int]) -> float | tuple[int, ...]:
     if not isinstance(stochastic, Iterable) or (isinstance(stochastic, Tensor) and stochastic.ndim == 0):
         if isinstance(stochastic, bool) or not isinstance(stochastic, Real) or not 0 <= stochastic <= 1:
             raise ValueError(f"expected a share in [0, 1] or a sequence of indices, got {stochastic!r}")
         return float(stochastic)
-    stochastic = tuple(stochastic.tolist() if isinstance(stochastic, Tensor) else stochastic)
+    stochastic = _as_tuple(stochastic)
     wrong = [i for i in stochastic if isinstance(i, bool) or not isinstance(i, Integral) or i < 0]
     if wrong:
         raise ValueError(f"expected indices to be integers >= 0, got {wrong[0]!r}")

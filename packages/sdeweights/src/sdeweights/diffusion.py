@@ -9,6 +9,7 @@ The shape of g(t, w) for one weight vector w of shape (d,) determines its kind:
 
 from collections.abc import Callable, Iterator
 from enum import StrEnum
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -29,10 +30,11 @@ def kind_of(diffusion: Field, t: Tensor, w: Tensor) -> Kind:
     """The kind of g, determined by the shape of its value at one weight vector w of shape (d,)."""
     g = diffusion(t, w)
     d = len(w)
-    if g.shape == (d,):
-        return Kind.DIAGONAL  # for d = 1, scalar and diagonal are the same map
+    # For d = 1, scalar and diagonal have the same shape (1,) and are the same map.
     if g.shape in ((), (1,)):
-        return Kind.SCALAR
+        return Kind.DIAGONAL if g.shape == (d,) else Kind.SCALAR
+    if g.shape == (d,):
+        return Kind.DIAGONAL
     if g.shape == (d, d):
         return Kind.DENSE
     raise ValueError(f"expected g(t, w) of shape (), ({d},) or ({d}, {d}) for w of shape ({d},), got {tuple(g.shape)}")
@@ -171,12 +173,16 @@ def ito_to_stratonovich(kind: Kind, diffusion: Field, t: Tensor, w: Tensor, nois
     if kind is not Kind.DENSE:
         return 0.5 * diffusion(t, w) * own_slope(diffusion, t, w, noisy)
     columns = diffusion(t, w)
-
-    def term(j: int) -> Tensor:
+    terms = []
+    for j in range(len(noisy)):
         direction = torch.zeros_like(w).index_copy(-1, noisy, columns[..., j].expand(*w.shape[:-1], -1))
-        return _push_forward(lambda state: diffusion(t, state)[..., j], w, direction)
+        column: Callable[[Tensor], Tensor] = partial(_column, diffusion, t, j)
+        terms.append(_push_forward(column, w, direction))
+    return 0.5 * torch.stack(terms).sum(0)
 
-    return 0.5 * torch.stack([term(j) for j in range(len(noisy))]).sum(0)
+
+def _column(diffusion: Field, t: Tensor, j: int, w: Tensor) -> Tensor:
+    return diffusion(t, w)[..., j]
 
 
 def _linearised(function: Callable[[Tensor], Tensor], w: Tensor) -> tuple[Tensor, Callable[[Tensor], tuple[Tensor]]]:

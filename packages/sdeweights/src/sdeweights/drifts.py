@@ -50,8 +50,13 @@ class ConcatSquash(nn.Module):
 class BottleneckDrift(nn.Module):
     """The paper's f_q: d -> hidden -> d with an activation after every hidden layer; the last layer is initially zero.
 
-    `hidden` are the sizes of the hidden layers, (2, 128, 2) or "2-128-2". The number of parameters is affine in d:
-    8 d + 1040 for these sizes. `generator` is the source of the initial values.
+    The number of parameters is affine in d: 8 d + 1040 for "2-128-2".
+
+    Args:
+        d: number of weights.
+        hidden: sizes of the hidden layers, (2, 128, 2) or "2-128-2".
+        activation: applied after each hidden layer.
+        generator: source of the initial values.
 
     Example:
         >>> sum(p.numel() for p in BottleneckDrift(19978, "1-32-1").parameters())
@@ -69,9 +74,12 @@ class BottleneckDrift(nn.Module):
         super().__init__()
         if d < 1:
             raise ValueError(f"expected d >= 1 weights, got {d}")
-        sizes = [d, *_sizes(hidden)]
-        layers = [ConcatSquash(a, b, generator=generator) for a, b in itertools.pairwise(sizes)]
-        self.layers = nn.ModuleList([*layers, ConcatSquash(sizes[-1], d, zero=True, generator=generator)])
+        sizes = [d, *_sizes(hidden), d]
+        pairs = list(itertools.pairwise(sizes))
+        last = len(pairs) - 1
+        self.layers = nn.ModuleList(
+            ConcatSquash(a, b, zero=k == last, generator=generator) for k, (a, b) in enumerate(pairs)
+        )
         self.activation = activation
 
     def forward(self, t: Tensor, w: Tensor) -> Tensor:
@@ -91,8 +99,14 @@ class DiagonalDrift(nn.Module):
     The bottleneck net can contract at most as many directions as its narrowest layer is wide. Here data can narrow any
     weight, and leave the others as wide as the prior makes them. a and b are linear in t between equidistant knots in
     [0, 1]. Everything is initially zero. A negative rate counts as 0 and has no gradient: call `project_` after every
-    step of the optimiser, which sets it back to 0, where it has one. All arguments except `knots` are those of the
-    bottleneck net.
+    step of the optimiser, which sets it back to 0, where it has one.
+
+    Args:
+        d: number of weights.
+        hidden: sizes of the hidden layers of the bottleneck net.
+        knots: values of a and b per weight.
+        activation: activation of the net.
+        generator: source of the initial values of the net.
     """
 
     def __init__(
@@ -156,7 +170,11 @@ def _sizes(hidden: str | Sequence[int]) -> list[int]:
 class SplitDrift(nn.Module):
     """f_q = [f_S(t, w_S), f_D(t, w_D)] for a horizontal cut: neither half depends on the weights of the other.
 
-    `indices` are the coordinates S out of d, as returned by `cut.indices(d)`.
+    Args:
+        stochastic: f_S, from (t, w_S) to the shape of w_S.
+        deterministic: f_D, from (t, w_D) to the shape of w_D.
+        indices: the coordinates S, as returned by `cut.indices(d)`.
+        d: number of weights.
 
     Example:
         >>> drift = SplitDrift(lambda t, w: -w, lambda t, w: t + w, indices=[0], d=2)

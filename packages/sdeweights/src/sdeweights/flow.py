@@ -18,16 +18,21 @@ from sdeweights.errors import NonFiniteState, norm
 from sdeweights.functional import Functional, HiddenDrift, OverSamples, as_hidden_drift
 from sdeweights.gradients import MODES
 from sdeweights.grid import as_float
-from sdeweights.hidden import SCHEMES, PathStep, ReversibleHeun, State
+from sdeweights.hidden import SCHEMES, PathStep, ReversibleScheme, State
 from sdeweights.path import WeightPath
 from sdeweights.solvers.torchdiffeq_adapter import Torchdiffeq
 
 
 class Prefix(NamedTuple):
-    """The part of a flow that all weight samples share: its first steps."""
+    """The part of a flow that all weight samples share: the first `steps` steps.
 
-    state: State  # of the scheme after these steps; its first tensor is h, (batch, ...)
-    steps: int  # how many they are
+    Attributes:
+        state: state of the scheme after these steps; its first tensor is h, (batch, ...).
+        steps: number of steps.
+    """
+
+    state: State
+    steps: int
 
 
 def flow(
@@ -122,7 +127,7 @@ def _runner(
     if method is None:
         method = "reversible_heun" if gradient == "adjoint" else "euler"
     if method in SCHEMES:
-        if gradient == "adjoint" and not isinstance(SCHEMES[method], ReversibleHeun):
+        if gradient == "adjoint" and not isinstance(SCHEMES[method], ReversibleScheme):
             raise ValueError(
                 f'expected method="reversible_heun" with gradient="adjoint", got {method!r}, which cannot recompute '
                 'its states backward; gradient="checkpoint" takes any method'

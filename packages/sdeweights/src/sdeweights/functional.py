@@ -84,11 +84,13 @@ class _Call:
         return [math.prod(shape) for shape in self.shapes.values()]
 
     def unflatten(self, w: Tensor | tuple[Tensor, ...]) -> dict[str, Tensor]:
-        if isinstance(w, Tensor):
-            if w.shape != (sum(self.sizes),):
-                raise ValueError(f"expected w of shape ({sum(self.sizes)},), got {tuple(w.shape)}")
-            w = torch.split(w, self.sizes)
-        return {name: part.view(shape) for (name, shape), part in zip(self.shapes.items(), w, strict=True)}
+        parts = w if isinstance(w, tuple) else self.split(w)
+        return {name: part.view(shape) for (name, shape), part in zip(self.shapes.items(), parts, strict=True)}
+
+    def split(self, w: Tensor) -> tuple[Tensor, ...]:
+        if w.shape != (sum(self.sizes),):
+            raise ValueError(f"expected w of shape ({sum(self.sizes)},), got {tuple(w.shape)}")
+        return torch.split(w, self.sizes)
 
     def __call__(self, module: nn.Module, t: Tensor, h: Tensor, w: Tensor | tuple[Tensor, ...]) -> Tensor:
         arguments = (t, h) if self.takes_time else (h,)
@@ -130,14 +132,6 @@ def as_hidden_drift(f_h: HiddenDrift | nn.Module) -> HiddenDrift:
     if isinstance(f_h, nn.Module) and len(_positional(f_h)) < 3:
         return partial(_Call.of(f_h), f_h)
     return f_h
-
-
-def with_parameters_detached(f: Callable[..., Tensor]) -> Callable[..., Tensor]:
-    """f without gradients for its parameters if it is a module; any other function is returned unchanged."""
-    if not isinstance(f, nn.Module):
-        return f
-    module, detached = f, {name: p.detach() for name, p in f.named_parameters()}
-    return lambda *arguments: torch.func.functional_call(module, detached, arguments)
 
 
 def slope(f: Callable[..., Tensor], t: Tensor, x: Tensor, *along: Tensor) -> Tensor:

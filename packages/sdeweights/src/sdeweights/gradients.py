@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 from torch.utils.checkpoint import checkpoint as torch_checkpoint
 
-from sdeweights.functional import HiddenDrift, with_parameters_detached
+from sdeweights.functional import HiddenDrift
 from sdeweights.hidden import HiddenScheme, PathStep, State, take_steps
 
 
@@ -28,15 +28,17 @@ def checkpoint(f_h: HiddenDrift, scheme: HiddenScheme, steps: Sequence[PathStep]
 
 
 def adjoint(f_h: HiddenDrift, scheme: HiddenScheme, steps: Sequence[PathStep], state: State) -> State:
-    """Take the steps; the backward pass recomputes the states with the scheme's `backward`.
+    """Take the steps; the backward pass recomputes the states with a `ReversibleScheme`.
 
     Gradients equal those of `backprop` up to rounding.
     """
     if not steps:
         return state
     parameters = tuple(p for p in f_h.parameters() if p.requires_grad) if isinstance(f_h, nn.Module) else ()
-    tensors = (*state, *(step.w0 for step in steps), *(step.w1 for step in steps), *parameters)
-    out: State = _Adjoint.apply(f_h, scheme, steps, len(state), *tensors)  # type: ignore[no-untyped-call]
+    weights = (*(step.w0 for step in steps), *(step.w1 for step in steps))
+    out: State = _Adjoint.apply(  # type: ignore[no-untyped-call]
+        f_h, scheme, steps, len(state), *state, *weights, *parameters
+    )
     return out
 
 
@@ -54,8 +56,9 @@ class _Adjoint(torch.autograd.Function):
     def forward(
         ctx: Any, f_h: HiddenDrift, scheme: HiddenScheme, steps: Sequence[PathStep], n: int, *tensors: Tensor
     ) -> State:
-        first, *rest = (step._replace(w0=step.w0.detach(), w1=step.w1.detach()) for step in steps)
-        state = _first_step(f_h, scheme, first, tuple(x.detach() for x in tensors[:n]))
+        state = tensors[:n]
+        first, *rest = (_detached(step) for step in steps)
+        state = _first_step(f_h, scheme, first, tuple(x.detach() for x in state))
         state = take_steps(f_h, scheme, rest, state)
         ctx.f_h, ctx.scheme, ctx.n = f_h, scheme, n
         empty = state[0].new_empty(0)
@@ -92,15 +95,23 @@ def _sum(x: Tensor | None, y: Tensor | None) -> Tensor | None:
     return y if x is None else x if y is None else x + y
 
 
+def _detached(step: PathStep) -> PathStep:
+    return step._replace(w0=step.w0.detach(), w1=step.w1.detach())
+
+
 def _random_state(like: Tensor) -> Tensor:
     return torch.cuda.get_rng_state(like.device) if like.is_cuda else torch.get_rng_state()
 
 
 def _first_step(f_h: HiddenDrift, scheme: HiddenScheme, step: PathStep, state: State) -> State:
     """Take the first step with gradients on, to find trainable tensors hidden in f_h that the adjoint cannot reach."""
+    fixed: HiddenDrift = f_h
+    if isinstance(f_h, nn.Module):
+        frozen = {name: p.detach() for name, p in f_h.named_parameters()}
+        fixed = lambda t, h, w: torch.func.functional_call(f_h, frozen, (t, h, w))  # noqa: E731
     before = _random_state(state[0])
     with torch.enable_grad():
-        state = scheme.forward(with_parameters_detached(f_h), step, state)
+        state = scheme.forward(fixed, step, state)
     if not torch.equal(_random_state(state[0]), before):
         raise ValueError(
             'expected f_h without random numbers such as dropout for gradient="adjoint", got one that draws them: '

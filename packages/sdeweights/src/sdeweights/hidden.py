@@ -1,7 +1,7 @@
 """Schemes for the hidden state along a weight path, eq. (9):  dh = f_h(t, h; w_t) dt.
 
 Within a step, the weights are interpolated linearly. The state of a scheme is a tuple of tensors whose first element
-is h.
+is h. A reversible scheme can also undo a step, exactly up to rounding.
 """
 
 from abc import ABC, abstractmethod
@@ -47,6 +47,18 @@ class HiddenScheme(ABC):
         """The state at the end of a step."""
 
 
+class ReversibleScheme(HiddenScheme):
+    """A scheme that can undo a step, which the adjoint requires.
+
+    A Runge-Kutta step of length -dt is not accurate enough: with states recomputed that way, the w0 gradients of a
+    trained 6-step network are off by 100 % with Euler and by 10 % with RK4.
+    """
+
+    @abstractmethod
+    def backward(self, f_h: HiddenDrift, step: PathStep, state: State) -> State:
+        """The state at the start of a step, recomputed from the state at its end; exact up to rounding."""
+
+
 @final
 class OneEvaluation(HiddenScheme):
     """h1 = h + f_h(t, h; w_t) dt with t and w at a fraction of the step: 0 is its left end, 1/2 the mean of both ends.
@@ -56,6 +68,7 @@ class OneEvaluation(HiddenScheme):
     """
 
     order = 1.0
+    fraction: float
 
     def __init__(self, fraction: float) -> None:
         self.fraction = fraction
@@ -76,14 +89,11 @@ class Explicit(HiddenScheme):
 
 
 @final
-class ReversibleHeun(HiddenScheme):
+class ReversibleHeun(ReversibleScheme):
     """Reversible Heun (Kidger et al., 2021): one evaluation per step, and steps can be undone up to rounding.
 
     z1 = 2 h - z + f_h(t0, z; w0) dt
     h1 = h + 1/2 (f_h(t0, z; w0) + f_h(t1, z1; w1)) dt,     state (h, z, f_h(t, z; w))
-
-    The adjoint requires this. A Runge-Kutta step of length -dt is not accurate enough: with states recomputed that way,
-    the w0 gradients of a trained 6-step network are off by 100 % with Euler and by 10 % with RK4.
     """
 
     order = 2.0
@@ -101,7 +111,7 @@ class ReversibleHeun(HiddenScheme):
         return (h + (f0 + f1) * (step.dt / 2), z1, f1)
 
     def backward(self, f_h: HiddenDrift, step: PathStep, state: State) -> State:
-        """The state at the start of a step from the state at its end: the same two equations, solved for h and z."""
+        """The same two equations, solved for h and z."""
         h1, z1, f1 = state
         if step.ends_at_reset:
             f1 = slope(f_h, step.t1, z1, step.w1)

@@ -8,13 +8,12 @@ import itertools
 from collections.abc import Sequence
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from sdeweights import diffusion
 from sdeweights.cuts import Cut
-from sdeweights.diffusion import Field
+from sdeweights.diffusion import Field, Kind
 from sdeweights.drifts import with_gap
-from sdeweights.functional import with_parameters_detached
 from sdeweights.grid import index_of
 from sdeweights.path import WeightPath
 from sdeweights.priors import Prior
@@ -22,25 +21,44 @@ from sdeweights.priors import Prior
 _HALF = 0.5  # the 1/2 of the KL, used for both the value and the gradient
 
 
-def energy(us: Sequence[Tensor], dts: Sequence[float]) -> Tensor:
-    """1/2 int |u|^2 dt from u, (samples, m), at the left end of every step: (samples,).
+def control(kind: Kind, gap: Tensor, g: Tensor) -> Tensor:
+    """u = g^{-1} (f_q - f_p) from the gap f_q - f_p, all on the stochastic coordinates: (..., m)."""
+    return diffusion.solve(kind, g, gap)
+
+
+def integrand(u: Tensor) -> Tensor:
+    """1/2 |u|^2, the KL per unit of time: (..., m) -> (...).
 
     Example:
-        >>> energy([torch.tensor([[3.0, 4.0]])], [1.0])
-        tensor([12.5000])
+        >>> integrand(torch.tensor([3.0, 4.0]))
+        tensor(12.5000)
     """
-    return of_squares([(u * u).sum(-1) for u in us], dts)
+    return _HALF * (u * u).sum(-1)
+
+
+def slope(u: Tensor) -> Tensor:
+    """The gradient of `integrand`, 2 * 1/2 * u, for schemes with hand-written gradients."""
+    return 2 * _HALF * u
+
+
+def energy(us: Sequence[Tensor], dts: Sequence[float]) -> Tensor:
+    """1/2 int |u|^2 dt from u at the left end of every step: (samples,)."""
+    return _sum_over_steps([integrand(u) for u in us], dts)
 
 
 def of_squares(squares: Sequence[Tensor], dts: Sequence[float]) -> Tensor:
     """1/2 int |u|^2 dt from |u|^2, (samples,), at the left end of every step."""
-    stacked = torch.stack(list(squares), -1)
-    return _HALF * (stacked * stacked.new_tensor(dts)).sum(-1)
+    return _HALF * _sum_over_steps(squares, dts)
 
 
-def slope(u: Tensor) -> Tensor:
-    """The gradient of 1/2 |u|^2, 2 * 1/2 * u, for schemes with hand-written gradients."""
-    return 2 * _HALF * u
+def _sum_over_steps(rates: Sequence[Tensor], dts: Sequence[float]) -> Tensor:
+    stacked = torch.stack(list(rates), -1)
+    return (stacked * stacked.new_tensor(dts)).sum(-1)
+
+
+def martingale(us: Sequence[Tensor], dB: Tensor) -> Tensor:
+    """int u dB as the sum of u_k . dB_k; dB of shape (samples, steps, m): (samples,)."""
+    return (torch.stack(list(us), -2) * dB).sum((-1, -2))
 
 
 def path_kl(posterior_drift: Field, prior: Prior, path: WeightPath, cut: Cut) -> Tensor:
@@ -54,11 +72,12 @@ def path_kl(posterior_drift: Field, prior: Prior, path: WeightPath, cut: Cut) ->
     """
     if cut.deterministic:
         return path.w.new_zeros(len(path.w))
-    return energy(*controls(posterior_drift, prior, path, cut))
+    us, dts = controls(posterior_drift, prior, path, cut)
+    return energy(us, dts)
 
 
 def controls(posterior_drift: Field, prior: Prior, path: WeightPath, cut: Cut) -> tuple[list[Tensor], list[float]]:
-    """u, (samples, |S|), at the left end of every step in the window of a cut, and the lengths of these steps."""
+    """u at the left end of every step in the window of a cut, and the lengths of these steps."""
     # In a path built by hand in float32, the grid points are rounded to 2^-24.
     first, last = (index_of(path.times, t, tolerance=1e-6) for t in (cut.t1, cut.t2))
     S = cut.indices(path.d).to(path.w.device)
@@ -68,7 +87,7 @@ def controls(posterior_drift: Field, prior: Prior, path: WeightPath, cut: Cut) -
     for k in range(first, last):
         t, w = path.ts[k], path.start(k)
         g = diffusion.restrict(kind, prior.diffusion(t, w), S)
-        us.append(diffusion.solve(kind, g, f_and_gap(t, w)[1][..., S]))
+        us.append(control(kind, f_and_gap(t, w)[1][..., S], g))
     return us, [path.times[k + 1] - path.times[k] for k in range(first, last)]
 
 
@@ -93,7 +112,7 @@ def path_action(prior: Prior, path: WeightPath, cut: Cut) -> Tensor:
             t, w = path.ts[k], path.start(k)
             gap = (path.w[:, k + 1] - w) / (stop - start) - prior.drift(t, w)
             g = diffusion.restrict(kind, prior.diffusion(t, w), indices)
-            us.append(diffusion.solve(kind, g, gap if len(indices) == path.d else gap[..., indices]))
+            us.append(control(kind, gap if len(indices) == path.d else gap[..., indices], g))
             dts.append(stop - start)
     return energy(us, dts) if us else path.w.new_zeros(path.samples)
 
@@ -102,11 +121,19 @@ def sticking_the_landing(drift: Field, prior: Prior, path: WeightPath, cut: Cut,
     """int u dB with the parameters of f_q detached, so gradients flow only through the path: (samples,)."""
     if dB is None:
         return path.w.new_zeros(path.samples)
-    fixed = with_parameters_detached(drift)
+    us, _ = controls(_with_parameters_detached(drift, path), prior, path, cut)
+    return martingale(us, dB)
+
+
+def _with_parameters_detached(drift: Field, path: WeightPath) -> Field:
+    if isinstance(drift, nn.Module):
+        frozen = {name: p.detach() for name, p in drift.named_parameters()}
+        fixed: Field = lambda t, w: torch.func.functional_call(drift, frozen, (t, w))  # noqa: E731
+    else:
+        fixed = drift
     with torch.enable_grad():
         if fixed(path.ts[0], path.w[:, 0].detach()).requires_grad:
             raise ValueError(
                 "expected a drift whose parameters belong to an nn.Module for kl_stl, got a function that hides some"
             )
-    us, _ = controls(fixed, prior, path, cut)
-    return (torch.stack(us, -2) * dB).sum((-1, -2))
+    return fixed

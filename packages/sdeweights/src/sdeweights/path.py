@@ -16,18 +16,31 @@ from sdeweights.grid import Phase, as_float
 
 @dataclass(frozen=True, eq=False)
 class WeightPath:
-    """Weights w at the points of a grid for several samples, and the KL of each sample."""
+    """Weights w at the points of a grid for several samples, and the KL of each sample.
 
-    ts: Tensor  # grid, (steps + 1,), first 0 and last 1, in the dtype of w
-    w: Tensor  # (samples, steps + 1, d); the left limit at a reset
-    kl: Tensor  # 1/2 int |u|^2 of each sample, (samples,)
-    times: tuple[float, ...] = ()  # the grid as Python floats, exact even if `ts` is rounded to float32
-    reset: int | None = None  # grid index of t2 if w is reset there
-    after_reset: Tensor | None = None  # right limit at the reset, (samples, d)
-    shared: int = -1  # the samples agree at the grid points 0 .. shared; -1 if they differ from the start
-    evaluations: int = 0  # of the drift; for a split drift, those of the half with more of them
-    gaussians: int = 0  # number of standard normals drawn
-    phases: tuple[Phase, ...] = ()  # the deterministic and stochastic phases of the grid, () if unknown
+    Attributes:
+        ts: grid, (steps + 1,), first 0 and last 1, in the dtype of w.
+        w: (samples, steps + 1, d); the left limit at a reset.
+        kl: 1/2 int |u|^2 of each sample, (samples,).
+        times: the grid as Python floats, exact even if `ts` is rounded to float32.
+        reset: grid index of t2 if w is reset there, else None.
+        after_reset: right limit at the reset, (samples, d), or None.
+        shared: the samples agree at the grid points 0 .. shared; -1 if they differ from the start.
+        evaluations: number of drift evaluations; for a split drift, that of the half with more of them.
+        gaussians: number of standard normals drawn.
+        phases: the deterministic and stochastic phases of the grid, () if unknown.
+    """
+
+    ts: Tensor
+    w: Tensor
+    kl: Tensor
+    times: tuple[float, ...] = ()
+    reset: int | None = None
+    after_reset: Tensor | None = None
+    shared: int = -1
+    evaluations: int = 0
+    gaussians: int = 0
+    phases: tuple[Phase, ...] = ()
     _martingale: Callable[[WeightPath], Tensor] | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
@@ -75,9 +88,10 @@ class WeightPath:
     def __getitem__(self, samples: int | slice) -> WeightPath:
         """The path of one sample, or of a slice of the samples."""
         if isinstance(samples, int):
-            if not -self.samples <= samples < self.samples:
-                raise IndexError(f"expected a sample below {self.samples}, got {samples}")
-            samples = slice(samples % self.samples, samples % self.samples + 1)
+            size = self.samples
+            if not -size <= samples < size:
+                raise IndexError(f"expected a sample below {size}, got {samples}")
+            samples = slice(samples % size, samples % size + 1)
         part = samples
         return replace(
             self,

@@ -141,8 +141,10 @@ class OrnsteinUhlenbeck(Prior):
     With w_0 given and sigma scalar, w_t is normal with mean mu + (w_0 - mu) e^{-theta t} and variance
     sigma^2 (1 - e^{-2 theta t}) / (2 theta): for theta = sigma = 1 and t = 1 the variance is 0.43233.
 
-    theta and mu are numbers or (d,), sigma is a number, (d,) or (d, d). A sigma that is an `nn.Parameter` is trained,
-    and prior and posterior share it.
+    Args:
+        theta: rate of mean reversion, a number or (d,).
+        mu: mean, a number or (d,).
+        sigma: diffusion, a number, (d,) or (d, d); an `nn.Parameter` is trained, and prior and posterior share it.
     """
 
     def __init__(self, theta: Value = 1.0, mu: Value = 0.0, sigma: Value = 1.0) -> None:

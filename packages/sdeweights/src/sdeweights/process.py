@@ -11,7 +11,7 @@ from typing import Any, Self, final
 import torch
 from torch import Tensor, nn
 
-from sdeweights import brownian, diffusion, solvers
+from sdeweights import brownian, diffusion
 from sdeweights.brownian import Increments
 from sdeweights.cuts import AtT2, Cut
 from sdeweights.diffusion import Field
@@ -21,6 +21,8 @@ from sdeweights.integrate import Plan, integrate
 from sdeweights.path import WeightPath
 from sdeweights.priors import Prior
 from sdeweights.solvers import OdeSolver, SdeSolver
+from sdeweights.solvers import ode_solver as find_ode_solver
+from sdeweights.solvers import sde_solver as find_sde_solver
 
 
 @final
@@ -90,7 +92,7 @@ class WeightProcess(nn.Module):
             ode_solver: scheme for deterministic phases, and for the deterministic coordinates of a horizontal cut.
             noise: Brownian increments to use instead of new ones; `samples` is then ignored.
         """
-        scheme, ode = solvers.sde_solver(solver), solvers.ode_solver(ode_solver)
+        scheme, ode = find_sde_solver(solver), find_ode_solver(ode_solver)
         grid = steps.checked(self.cut) if isinstance(steps, Grid) else Grid.of(self.cut, steps)
         noise = self._draw(grid, samples, scheme, generator) if noise is None else self._checked(noise, grid)
         path = integrate(self, Plan(grid, scheme, ode, int(samples) if noise is None else len(noise.dB), noise))
@@ -230,13 +232,16 @@ def _check_parts(w0: Tensor, drift: Field, prior: Prior, cut: Cut) -> None:
 
 def _is_split(drift: Field, S: Tensor, D: Tensor, allow_leak: bool) -> bool:
     """Whether the drifts of S and D can be evaluated separately; if not, `allow_leak` must be True."""
-    restrict, reason = getattr(drift, "restrict", None), "got one that may mix coordinates"
-    if restrict is not None:
+    restrict = getattr(drift, "restrict", None)
+    if restrict is None:
+        reason = "got one that may mix coordinates"
+    else:
         try:
             restrict(D), restrict(S)
-            return True
         except ValueError as error:
             reason = str(error)
+        else:
+            return True
     if allow_leak:
         return False
     raise ValueError(

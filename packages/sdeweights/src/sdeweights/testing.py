@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from sdeweights.cuts import AtT2, Cut
 from sdeweights.drifts import BottleneckDrift, PriorPlus, SplitDrift, bottleneck
-from sdeweights.priors import Prior, Value
+from sdeweights.priors import Prior
 
 
 def seeded(seed: int = 0) -> torch.Generator:
@@ -36,8 +36,11 @@ def observed_order(dts: Sequence[float], errors: Sequence[float]) -> float:
 def windows(smallest: float = 1e-3) -> st.SearchStrategy[tuple[float, float]]:
     """Pairs 0 <= t1 < t2 <= 1 at least `smallest` apart; the ends 0 and 1 are drawn often."""
     ends = st.one_of(st.sampled_from([0.0, 1.0]), st.floats(0.0, 1.0))
-    pairs = st.tuples(ends, ends).map(lambda pair: (min(pair), max(pair)))
-    return pairs.filter(lambda pair: pair[1] - pair[0] >= smallest)
+    return (
+        st.tuples(ends, ends)
+        .map(lambda pair: (min(pair), max(pair)))
+        .filter(lambda pair: pair[1] - pair[0] >= smallest)
+    )
 
 
 def index_sets(d: int) -> st.SearchStrategy[tuple[int, ...]]:
@@ -88,7 +91,9 @@ def drift_for(cut: Cut, d: int, seed: int = 0) -> TanhDrift | SplitDrift:
 EULERS = {"plain": ("euler", "euler"), "fused": ("fused-euler", "fused-euler")}
 
 
-def affine_bottleneck(d: int, constant: Value = 0.0, slope: Value = 0.0, matrix: Value = 0.0) -> BottleneckDrift:
+def affine_bottleneck(
+    d: int, constant: float | Tensor = 0.0, slope: float | Tensor = 0.0, matrix: float | Tensor = 0.0
+) -> BottleneckDrift:
     """A `BottleneckDrift` that equals the affine function c + s t + A w, so closed forms are known for every solver.
 
     The gates are 1/2 and w = relu(w) - relu(-w), so the function is exact up to rounding. c and s (`constant`, `slope`)
@@ -113,7 +118,12 @@ def affine_bottleneck(d: int, constant: Value = 0.0, slope: Value = 0.0, matrix:
 
 
 def affine_posterior(
-    prior: Prior, cut: Cut, d: int, constant: Value = 0.0, slope: Value = 0.0, matrix: Value = 0.0
+    prior: Prior,
+    cut: Cut,
+    d: int,
+    constant: float | Tensor = 0.0,
+    slope: float | Tensor = 0.0,
+    matrix: float | Tensor = 0.0,
 ) -> PriorPlus:
     """f_q = f_p + c + s t + A w, a drift that every solver supports; a horizontal cut keeps only A_SS and A_DD."""
     c, s = (torch.zeros(d, dtype=torch.float64) + value for value in (constant, slope))

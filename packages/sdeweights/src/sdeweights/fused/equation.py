@@ -83,7 +83,7 @@ class Equation(NamedTuple):
         """The equation with noise on all d coordinates and the KL; raises ValueError if it has another form."""
         equation = cls.deterministic(sde.drift)
         sigma = sde.prior.constant_sigma
-        own = cast("PriorPlus", sde.drift.field).prior
+        own = cast("PriorPlus", sde.drift.field if isinstance(sde.drift, Counted) else sde.drift).prior
         if own is not sde.prior or len(sde.noisy) != d:
             raise _refusal("a drift built on the process's own prior, all of its coordinates noisy", "another drift")
         if sigma is None:

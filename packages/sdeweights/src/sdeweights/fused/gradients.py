@@ -147,7 +147,11 @@ class _DiagonalSums:
 
 
 class _HiddenAgain:
-    """The hidden layers at all steps, recomputed with an autograd graph of only a few hundred numbers."""
+    """The hidden layers at all steps, recomputed with an autograd graph of only a few hundred numbers.
+
+    Attributes:
+        jacobian: dx/dp at all steps, (n, S, h', h).
+    """
 
     def __init__(
         self, hidden: Sequence[Layer], p: Tensor, starts: Times, activation: Callable[[Tensor], Tensor]
@@ -157,7 +161,7 @@ class _HiddenAgain:
         with torch.enable_grad():
             self._x = HiddenLayers(_layers_of(self._leaves), p.new_tensor(starts), activation).everywhere(p)
             rows = [torch.autograd.grad(row.sum(), p, retain_graph=True)[0] for row in self._x.unbind(-1)]
-        self.jacobian = torch.stack(rows, -2)  # dx/dp at all steps, (n, S, h', h)
+        self.jacobian = torch.stack(rows, -2)
 
     def gradients(self, to_x: Tensor) -> list[Tensor | None]:
         """Gradients of all tensors of the hidden layers; None for W1, which is not used here."""

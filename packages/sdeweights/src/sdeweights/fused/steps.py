@@ -74,7 +74,11 @@ def long_rows(weight: Tensor) -> Tensor:
 
 
 class HiddenLayers:
-    """The hidden layers at given times; gates and shifts for all times, (n, 1, out) per layer, are computed at once."""
+    """The hidden layers at given times; gates and shifts for all times are computed at once.
+
+    Attributes:
+        gates, shifts: for each layer, (n, 1, out).
+    """
 
     def __init__(self, layers: Sequence[Layer], ts: Tensor, activation: Callable[[Tensor], Tensor]) -> None:
         self.layers, self.activation = layers, activation

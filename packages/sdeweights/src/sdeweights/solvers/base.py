@@ -114,22 +114,25 @@ class Solution(NamedTuple):
 
         If w is not finite, the KL is not computed: the caller then reports the state rather than an error from g.
         """
-        stacked = torch.stack(list(states), 1)
         if not bool(torch.isfinite(states[-1].detach()).all()):
-            return cls(stacked, states[-1].sum(-1))
-        us = [diffusion.solve(sde.kind, g, sde.gather(gap)) for gap, g in ends]
-        return cls(stacked, kl.energy(us, [b - a for a, b in itertools.pairwise(times)]))
+            return cls(torch.stack(list(states), 1), states[-1].sum(-1))
+        us = [kl.control(sde.kind, sde.gather(gap), g) for gap, g in ends]
+        return cls(torch.stack(list(states), 1), kl.energy(us, [b - a for a, b in itertools.pairwise(times)]))
 
 
 class SdeSolver(Protocol):
-    """A scheme for the stochastic phase."""
+    """A scheme for the stochastic phase.
+
+    `noises` is 1 if the scheme only needs dB, and 2 if it also needs the time integrals. `order(additive)` is its
+    strong order for additive noise, or otherwise for state-dependent noise that is elementwise or commutative.
+    """
 
     @property
     def noises(self) -> int:
-        """Number of standard normals drawn per step and coordinate: 1 for dB, 2 if time integrals are needed too."""
+        """Number of standard normals drawn per step and coordinate."""
 
     def order(self, additive: bool) -> float:
-        """Strong order for additive noise, or else for noise that is elementwise or commutative in the state."""
+        """Strong order."""
 
     def check(self, sde: Sde, t: Tensor, w: Tensor) -> None:
         """Raise ValueError if the scheme cannot solve the equation."""
@@ -139,7 +142,7 @@ class SdeSolver(Protocol):
 
 
 class OdeSolver(Protocol):
-    """A scheme for deterministic phases."""
+    """A scheme for deterministic phases; `order` is its order of convergence."""
 
     @property
     def order(self) -> float:

@@ -15,4 +15,5 @@ class EulerMaruyama(OneStepSde):
         return 1.0 if additive else 0.5
 
     def step(self, sde: Sde, s: Step) -> Tensor:
+        """w1 = w + f dt + g dB."""
         return s.w + s.f * s.dt + sde.push(s.g, s.dB, s.w.shape[-1])

@@ -24,6 +24,7 @@ class Milstein(OneStepSde):
         require_elementwise(sde.diffusion, t, w, sde.noisy, "milstein")
 
     def step(self, sde: Sde, s: Step) -> Tensor:
+        """w1 = w + f dt + g dB + 1/2 g g' (dB^2 - dt)."""
         d = s.w.shape[-1]
         w1 = s.w + s.f * s.dt + sde.push(s.g, s.dB, d)
         if sde.additive:

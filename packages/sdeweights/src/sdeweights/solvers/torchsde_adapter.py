@@ -24,8 +24,13 @@ from sdeweights.solvers.base import Sde, Solution, clock
 
 # measured strong order (tests/test_orders.py) for additive and for elementwise multiplicative noise; normals per step
 _ITO = {"euler": (1.0, 0.5, 1), "milstein": (1.0, 1.0, 1), "srk": (1.5, 1.5, 2)}
-_ONE_NORMAL = ("euler_heun", "heun", "midpoint", "reversible_heun")
-_STRATONOVICH = dict.fromkeys(_ONE_NORMAL, (1.0, 1.0, 1)) | {"log_ode": (1.0, 1.0, 2)}
+_STRATONOVICH = {
+    "euler_heun": (1.0, 1.0, 1),
+    "heun": (1.0, 1.0, 1),
+    "midpoint": (1.0, 1.0, 1),
+    "reversible_heun": (1.0, 1.0, 1),
+    "log_ode": (1.0, 1.0, 2),
+}
 METHODS = _ITO | _STRATONOVICH
 
 
@@ -85,8 +90,9 @@ class _InSteps:
 
     def f(self, s: Tensor, w: Tensor) -> Tensor:
         t = self._time(s)
-        f = self._sde.drift(t, w) if self.sde_type == "ito" else stratonovich.drift(self._sde, t, w)
-        return self._h * f
+        return self._h * (
+            stratonovich.drift(self._sde, t, w) if self.sde_type == "stratonovich" else self._sde.drift(t, w)
+        )
 
     def g(self, s: Tensor, w: Tensor) -> Tensor:
         g = self._sde.diffusion(self._time(s), w) * math.sqrt(self._h)
