@@ -134,7 +134,7 @@ class Known(NamedTuple):
 def known_options() -> dict[str, Known]:
     """All options of all systems, by flat name."""
     found = {}
-    parts = [(part.kind, part.open) for system in SYSTEMS.values() for part in system.options.parts().values()]
+    parts = [(part.kind, part.open) for system in SYSTEMS.values() for part in system.options.parts.values()]
     for kind, names in [(Config, _own()), *parts]:
         hints = typing.get_type_hints(kind)
         for item in dataclasses.fields(kind):

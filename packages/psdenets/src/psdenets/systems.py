@@ -33,7 +33,7 @@ class System:
 
     def takes(self, flat: Mapping[str, Any]) -> set[str]:
         """The flat names of its options; for an ensemble, also those of the member given in `flat`."""
-        return {name for part in self._with_member(flat).options.parts().values() for name in part.open}
+        return {name for part in self._with_member(flat).options.parts.values() for name in part.open}
 
     def configured(self, flat: Mapping[str, Any], dataset: str) -> SystemOptions:
         """Its options, with the given flat values and defaults for the rest."""

@@ -172,6 +172,11 @@ def _process(config: Config, w0: Tensor, prior: Prior, cut: Cut, generator: torc
     return WeightProcess(w0, PriorPlus(prior, net), prior, cut)
 
 
+def _applied(layers: nn.Module, h: Tensor, weights: Weights) -> Tensor:
+    """What comes before a block or after the last, with the statistics of each sample; often nothing."""
+    return layers(h, weights.norms) if len(cast("nn.Sequential", layers)) else h
+
+
 def require_seen_noise(model: Classifier) -> None:
     """Raise `BadInput` if there is noise, but no step of h in any block depends on it."""
     noisy = [block for block in model.deep_blocks if block.noisy]
@@ -312,7 +317,7 @@ class Classifier(ImageClassifier):
         """All blocks before the first noise, and the steps of the next block that all samples share."""
         h = self.prepare(x)
         for b, (block, path) in enumerate(zip(self.deep_blocks, weights.paths, strict=True)):
-            h = self.before[b](h, weights.norms)
+            h = _applied(self.before[b], h, weights)
             if block.noisy:
                 return Shared(block.shared(h, path), b)
             h = block(h, path)
@@ -328,8 +333,10 @@ class Classifier(ImageClassifier):
     def _through(self, first: int, h: Tensor, weights: Weights) -> Tensor:
         """The blocks from `first` on, and the head."""
         for b in range(first, len(self.blocks)):
-            h = self.deep_blocks[b](self.before[b](h, weights.norms), weights.paths[b])
-        features = pooled(self.after(h, weights.norms), self.config.system.features.pool).to(weights.head.weight.dtype)
+            h = self.deep_blocks[b](_applied(self.before[b], h, weights), weights.paths[b])
+        features = pooled(_applied(self.after, h, weights), self.config.system.features.pool).to(
+            weights.head.weight.dtype
+        )
         return weights.head.logits(features).expand(len(weights.kl), -1, -1)
 
     def head_kl(self) -> Tensor:

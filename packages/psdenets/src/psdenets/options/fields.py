@@ -129,9 +129,13 @@ class Part(NamedTuple):
     open: tuple[str, ...]
     fixed: Mapping[str, Any]
 
-    def filled(self, flat: Mapping[str, Any]) -> Any:
-        """The group with its values among the flat ones."""
-        return self.kind(**self.fixed, **{name: flat[name] for name in self.open if name in flat})
+
+def filled(parts: Mapping[str, Part], flat: Mapping[str, Any]) -> dict[str, Any]:
+    """The groups with their values among the flat ones."""
+    return {
+        name: part.kind(**part.fixed, **{key: flat[key] for key in part.open if key in flat})
+        for name, part in parts.items()
+    }
 
 
 def part(kind: type[Group], *, only: Sequence[str] | None = None, without: Sequence[str] = (), **fixed: Any) -> Any:

@@ -3,12 +3,12 @@
 import dataclasses
 import typing
 from collections.abc import Mapping
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 from psdenets.errors import BadInput
 from psdenets.options.baselines import EnsembleOptions, HmcOptions, LaplaceOptions, MeanFieldOptions
 from psdenets.options.cut import CutOptions
-from psdenets.options.fields import Part, part
+from psdenets.options.fields import Part, filled, part
 from psdenets.options.network import FeatureOptions, FlowOptions, NetOptions, ResnetOptions
 from psdenets.options.process import HeadOptions, ProcessOptions
 from psdenets.options.training import PredictionOptions, TrainingOptions
@@ -32,18 +32,16 @@ class SystemOptions:
     hmc: HmcOptions | None = None
     ensemble: EnsembleOptions | None = None
 
+    parts: ClassVar[dict[str, Part]]  # the groups by name, and what can be set in each
+
     def __init_subclass__(cls) -> None:
         dataclasses.dataclass(frozen=True, kw_only=True)(cls)
-
-    @classmethod
-    def parts(cls) -> dict[str, Part]:
-        """The groups by name, and what can be set in each."""
-        return {item.name: item.metadata["part"] for item in dataclasses.fields(cls)}  # type: ignore[arg-type]
+        cls.parts = {item.name: item.metadata["part"] for item in dataclasses.fields(cls)}  # type: ignore[arg-type]
 
     @classmethod
     def filled(cls, flat: Mapping[str, Any]) -> Self:
         """The options with the given flat values, and defaults for the rest."""
-        return cls(**{name: part.filled(flat) for name, part in cls.parts().items()})
+        return cls(**filled(cls.parts, flat))
 
     def __post_init__(self) -> None:
         if self.flow is not None:
@@ -84,8 +82,8 @@ class SystemOptions:
 
     def flat(self) -> dict[str, Any]:
         """All values that can be set, by flat name."""
-        return {name: getattr(getattr(self, group), name) for group, part in self.parts().items() for name in part.open}
+        return {name: getattr(getattr(self, group), name) for group, part in self.parts.items() for name in part.open}
 
     def idle(self) -> dict[str, str]:
         """Options that have no effect given the others, with the message for someone who sets them."""
-        return {name: message for group in self.parts() for name, message in getattr(self, group).idle().items()}
+        return {name: message for group in self.parts for name, message in getattr(self, group).idle().items()}
