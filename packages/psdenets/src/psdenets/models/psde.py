@@ -148,9 +148,8 @@ class DeepBlock(nn.Module):
             return self._flow(batch, path[:1]).reshape(h.shape)
         if h.ndim == 4:
             return self._flow(h, path)
-        starts = torch.split(
-            h.flatten(0, 1), h.shape[1]
-        )  # unbind would stack the gradients, which changes their layout
+        # unbind would stack the gradients, which changes their layout
+        starts = torch.split(h.flatten(0, 1), h.shape[1])
         ends = [self._flow(start, path[i]).squeeze(0) for i, start in enumerate(starts)]
         return torch.cat(ends).view(h.shape)
 
