@@ -206,9 +206,19 @@ def test_jitter_changes_images_only_slightly():
     assert not torch.equal(changed[0], changed[1])
 
 
-@pytest.mark.parametrize("kind", ["none", "jitter", "crop-flip"])
-def test_augmentation_depends_only_on_its_generator(kind):
+@pytest.mark.parametrize("kind", ["none", "jitter", "crop-flip", "shift-flip"])
+def test_augmentation_depends_only_on_its_generator_and_turns(kind):
     pixels = torch.randint(256, (4, 3, 8, 8), generator=torch.Generator().manual_seed(0), dtype=torch.uint8)
-    first, again = (augmented(pixels, kind, torch.Generator().manual_seed(1)) for _ in range(2))
+    turns = torch.tensor([True, False, True, False])
+    first, again = (augmented(pixels, kind, torch.Generator().manual_seed(1), turns) for _ in range(2))
     assert torch.equal(first, again)
     assert torch.equal(first, pixels) == (kind == "none")
+
+
+def test_shift_flip_mirrors_the_other_half_in_the_next_epoch():
+    column = torch.arange(8, dtype=torch.uint8).expand(6, 1, 8, 8)  # rises to the right, unless mirrored
+    turns = torch.tensor([True, False, False, True, True, False])
+    for which in (turns, ~turns):
+        out = augmented(column, "shift-flip", torch.Generator().manual_seed(0), which)
+        rises = out[:, 0, 0, 6] > out[:, 0, 0, 1]
+        assert torch.equal(rises, ~which)

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+from unittest.mock import patch
 
 import numpy as np
 import pytest
@@ -9,8 +10,10 @@ from safetensors.torch import load_file, save_file
 
 from bnneval import accuracy, ece, mean_probs, nll
 from psdenets import Config, load, preset
-from psdenets.data import load_splits
+from psdenets.data import Images, load_splits
+from psdenets.data.augment import augmented
 from psdenets.errors import BadInput
+from psdenets.runs.noise import noise_metrics
 from psdenets.runs.predictions import predict
 from psdenets.runs.weights import FORMAT
 from psdenets.seeds import generator, seed_of
@@ -48,6 +51,53 @@ def test_every_epoch_has_metrics_for_train_val_and_test(small_run):
         for part in ("train", "val", "test"):
             assert {"accuracy", "ece", "nll", "kl"} <= set(record[part])
             assert 0 <= record[part]["accuracy"] <= 1
+
+
+def test_without_epoch_test_the_test_images_are_evaluated_at_the_end_only(tmp_path, small, capsys):
+    assert main(["--out", str(tmp_path / "r"), *small, "--no-epoch-test"]) == 0
+    assert all({"train", "val"} <= set(record) and "test" not in record for record in records(tmp_path / "r"))
+    assert "accuracy" in json.loads((tmp_path / "r" / "metrics.json").read_text())
+    epochs = [line for line in capsys.readouterr().out.splitlines() if line.startswith("epoch ")]
+    assert epochs
+    assert not any(" test " in line for line in epochs)
+
+
+def test_with_mirror_every_sample_predicts_the_mean_of_both_views(small_run):
+    model = load(small_run)
+    x = torch.rand(5, 1, 8, 8, generator=torch.Generator().manual_seed(0))
+
+    def probs(images):
+        return model.predict_proba(images, 3, torch.Generator().manual_seed(1), return_samples=True)
+
+    one, other = probs(x), probs(x.flip(-1))
+    assert (one - other).abs().max() > 1e-6
+    model.config = model.config.replace(mirror=True)
+    assert torch.equal(probs(x), (one + other) / 2)
+    images = Images((255 * x).round().to(torch.uint8), torch.arange(5))
+    seen = noise_metrics(model, images, predict(model, images, 3, torch.Generator().manual_seed(1)))
+    model.config = model.config.replace(mirror=False)
+    alone = noise_metrics(model, images, predict(model, images, 3, torch.Generator().manual_seed(1)))
+    assert seen["nll_no_noise"] != alone["nll_no_noise"]
+
+
+def test_an_image_is_mirrored_in_every_other_epoch(tmp_path):
+    config = Config(width=4, steps=3, drift="1-4-1", limit_train=64, limit_test=20, batch_size=32, augment="shift-flip")
+    trainer = Trainer(config, load_splits(config), torch.device("cpu"))
+    seen = []
+
+    def note(pixels, kind, generator, turn):
+        seen.append((pixels, turn))
+        return augmented(pixels, kind, generator, turn)
+
+    with patch("psdenets.training.loop.augmented", note):
+        for _ in range(2):
+            while trainer.at.batch < trainer.batches:
+                trainer.step()
+            trainer.finish_epoch(lambda: None)
+    turns = [{pixels.numpy().tobytes(): bool(turn) for x, t in part for pixels, turn in zip(x, t, strict=True)}
+             for part in (seen[: trainer.batches], seen[trainer.batches :])]  # fmt: skip
+    assert all(turns[0][image] is not turns[1][image] for image in turns[0])
+    assert 0 < sum(turns[0].values()) < len(turns[0])
 
 
 def test_the_final_metrics_are_those_of_the_saved_predictions(small_run):

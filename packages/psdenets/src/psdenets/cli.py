@@ -55,7 +55,7 @@ def parse(argv: Sequence[str]) -> Given:
     for name in COMMANDS.keys() - {"--help", "--config"}:
         parser.add_argument(name, action="store_true")
     for name, option in known.items():
-        parser.add_argument(flag(name), action="store_true" if option.kind is bool else "store")
+        parser.add_argument(flag(name), action=argparse.BooleanOptionalAction if option.kind is bool else "store")
     _refuse_unknown(parser, argv)
     values = vars(parser.parse_args(list(argv)))
     commands = {name: values.pop(name) for name in values.keys() - known.keys()}

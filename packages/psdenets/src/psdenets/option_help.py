@@ -61,6 +61,8 @@ def _described(option: Known) -> str:
     choices = typing.get_args(option.kind) if typing.get_origin(option.kind) is Literal else option.registry or ()
     listed = f" {{{', '.join(choices)}}}" if choices else ""
     default = f" (default {option.default})" if option.default is not None and option.default is not False else ""
+    if option.default is True:
+        default = " (default; --no-... turns it off)"
     return f"{option.text}{listed}{default}"
 
 

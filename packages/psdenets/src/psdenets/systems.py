@@ -99,7 +99,7 @@ class SdeBnnOptions(PsdeOptions):
 class PointOptions(NetworkOptions):
     """A network with a single value for every weight."""
 
-    prediction: PredictionOptions = part(PredictionOptions, only=("likelihood",), test_samples=1)
+    prediction: PredictionOptions = part(PredictionOptions, only=("likelihood", "mirror"), test_samples=1)
     training: TrainingOptions = _training()
 
 
@@ -151,7 +151,7 @@ class VbllOptions(MfviResnet32Options):
 class LaplaceResnet32Options(Resnet32Options):
     """A ResNet with a Laplace approximation of its last layer."""
 
-    prediction: PredictionOptions = part(PredictionOptions, only=("test_samples",))
+    prediction: PredictionOptions = part(PredictionOptions, without=("likelihood",))
     laplace: LaplaceOptions = part(LaplaceOptions)
 
 

@@ -3,7 +3,8 @@
 none        no change
 jitter      rotated by up to 8 degrees, scaled by up to 8 %, shifted by up to 1/16 of the side     digits, drawings
 crop-flip   shifted by up to 1/8 of the side with zero padding, half of the images mirrored        CIFAR-10: 4 of 32
-shift-flip  shifted by up to 1/16 of the side with reflected borders, half of the images mirrored  CIFAR-10: 2 of 32
+shift-flip  shifted by up to 1/16 of the side with reflected borders; each image is mirrored in    CIFAR-10: 2 of 32
+            every other epoch, starting with a random half of them
 """
 
 import math
@@ -15,17 +16,28 @@ from torch.nn import functional as F
 _TURN, _SCALE, _MOVE = math.radians(8), 0.08, 1 / 16
 
 
-def augmented(pixels: Tensor, kind: str, generator: torch.Generator) -> Tensor:
-    """Augment a batch of images: uint8 (N, C, H, W) -> the same shape and dtype."""
+def augmented(pixels: Tensor, kind: str, generator: torch.Generator, turn: Tensor) -> Tensor:
+    """Augment a batch of images.
+
+    Args:
+        pixels: uint8 (N, C, H, W); the result has the same shape and dtype.
+        kind: see above.
+        generator: source of randomness.
+        turn: for each image a random bit, different in the next epoch: whether shift-flip mirrors it, (N,).
+    """
     if kind == "none":
         return pixels
     if kind == "jitter":
         return jittered(pixels, generator)
-    mirrored = torch.rand(len(pixels), generator=generator) < 0.5
-    pixels = torch.where(mirrored[:, None, None, None], pixels.flip(-1), pixels)
     if kind == "shift-flip":
-        return shifted(pixels, max(1, pixels.shape[-1] // 16), generator, "reflect")
-    return shifted(pixels, max(1, pixels.shape[-1] // 8), generator)
+        return shifted(mirrored(pixels, turn), max(1, pixels.shape[-1] // 16), generator, "reflect")
+    half = torch.rand(len(pixels), generator=generator) < 0.5
+    return shifted(mirrored(pixels, half), max(1, pixels.shape[-1] // 8), generator)
+
+
+def mirrored(pixels: Tensor, which: Tensor) -> Tensor:
+    """Mirror some images: those with `which`, (N,)."""
+    return torch.where(which[:, None, None, None], pixels.flip(-1), pixels)
 
 
 def shifted(pixels: Tensor, most: int, generator: torch.Generator, border: str = "constant") -> Tensor:

@@ -75,6 +75,15 @@ class ImageClassifier(nn.Module, ABC):
         """The rest of the forward pass, from the result of `shared` to logits (S, N, classes)."""
         return self.logits(state, weights)
 
+    def shared_views(self, x: Tensor, weights: Any) -> list[Any]:
+        """`shared` of the images and, with `--mirror`, of their mirror images."""
+        views = (x, x.flip(-1)) if self.config.system.prediction.mirror else (x,)
+        return [self.shared(view, weights) for view in views]
+
+    def over_views(self, states: Sequence[Any], weights: Any) -> Tensor:
+        """The predictive distribution of each weight sample, (S, N, ...), averaged over the views of an image."""
+        return torch.stack([self.likelihood.predictive(self.rest(state, weights)) for state in states]).mean(0)
+
     def extra_repr(self) -> str:
         """System, image size and number of classes."""
         return f"{self.config.model}, images {self.spec.size}, {len(self.spec.classes)} classes"
@@ -138,19 +147,18 @@ class ImageClassifier(nn.Module, ABC):
         """Probabilities (S, N, classes) and kl (S,) of many images with the same weight samples, in bounded memory.
 
         The part that all samples share is computed once per batch, for any number of groups. Probabilities are float64
-        on the CPU.
+        on the CPU. With `--mirror`, those of a sample are its average over an image and its mirror image.
         """
-        states: list[Any] = []
+        states: list[list[Any]] = []
         probs, kl = [], []
         for weights in self.draw_in_groups(samples, generator):
             group = []
             kl.append(weights.kl)
             for b, x in enumerate(batches):
-                state = states[b] if b < len(states) else self.shared(x, weights)
-                out = self.rest(state, weights)
-                group.append(self.likelihood.predictive(out))
+                shared = states[b] if b < len(states) else self.shared_views(x, weights)
+                group.append(self.over_views(shared, weights))
                 if len(states) <= b and len(kl[-1]) < samples:
-                    states.append(state)
+                    states.append(shared)
                 after_batch()
             probs.append(torch.cat(group, dim=1))
         return torch.cat(probs), torch.cat(kl)

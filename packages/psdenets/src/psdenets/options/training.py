@@ -15,6 +15,7 @@ class PredictionOptions(Group, group="training"):
         registry=LIKELIHOODS,
     )
     test_samples: int = option(16, "weight samples for the final evaluation", at_least(1))
+    mirror: bool = option(False, "average predictions over an image and its mirror image, at twice the cost")
 
 
 class TrainingOptions(Group, group="training"):
@@ -32,6 +33,7 @@ class TrainingOptions(Group, group="training"):
         "elbo", "NLL to minimise: the mean over --samples (the ELBO's), or that of their averaged probabilities"
     )
     epoch_samples: int = option(1, "weight samples for the evaluation after each epoch", at_least(1))
+    epoch_test: bool = option(True, "evaluate the test images after each epoch, for the curves; nothing depends on it")
     lr: float = option(0.01, "learning rate of Adam; the peak value if there is a schedule", above(0))
     drift_lr: float = option(
         1.0, "learning rate of f_q relative to --lr; f_q reads all weights at once and needs less", above(0)

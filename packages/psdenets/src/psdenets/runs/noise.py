@@ -29,8 +29,8 @@ def noise_metrics(model: ImageClassifier, images: Images, predictions: Predictio
     weights = model.mean_weights()
     if weights is None:
         return found
-    outputs = (model.logits(x, weights) for x in Batches(images.pixels, device=model.mean.device))
-    probs = torch.cat([model.likelihood.predictive(out) for out in outputs], dim=1)
+    batches = Batches(images.pixels, device=model.mean.device)
+    probs = torch.cat([model.over_views(model.shared_views(x, weights), weights) for x in batches], dim=1)
     scores = score(probs.numpy(), predictions.labels)
     return found | {f"{name}_no_noise": scores[name] for name in _SCORES}
 

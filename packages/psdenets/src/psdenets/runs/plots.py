@@ -63,11 +63,16 @@ def save(figure: Figure, path: Path) -> None:
 
 
 def training_curves(records: list[dict[str, Any]]) -> Figure:
-    """Accuracy and ECE of training, validation and test images after each epoch (the paper's Figures 5 and 6)."""
+    """Accuracy and ECE of training, validation and test images by epoch (the paper's Figures 5 and 6).
+
+    The test images are left out if they were not evaluated after each epoch.
+    """
     figure, axes = _figure(7.0, 2.8, 2)
     epochs = [record["epoch"] for record in records]
     for ax, metric, label in ((axes[0], "accuracy", "accuracy (%)"), (axes[1], "ece", "ECE (%)")):
         for part, colour in _COLOURS.items():
+            if part not in records[0]:
+                continue
             values = [100 * record[part][metric] for record in records]
             ax.plot(epochs, values, color=colour, linestyle=_LINES[part], linewidth=1.5, label=part)
         ax.set(xlabel="epoch", ylabel=label)

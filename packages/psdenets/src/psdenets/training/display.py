@@ -86,10 +86,11 @@ class Lines(Display):
             )
 
     def show_epoch(self, record: dict[str, Any]) -> None:
-        train, val, test = record["train"], record["val"], record["test"]
+        train, val = record["train"], record["val"]
+        test = f"  test {record['test']['accuracy']:.2%}" if "test" in record else ""
         self.say(
             f"epoch {record['epoch']:3d}  loss {train['loss']:.4f}  nll {train['nll']:.4f}  kl {val['kl']:9.1f}  "
-            f"train {train['accuracy']:.2%}  val {val['accuracy']:.2%}  test {test['accuracy']:.2%}  "
+            f"train {train['accuracy']:.2%}  val {val['accuracy']:.2%}{test}  "
             f"val ece {val['ece']:.2%}  {record['seconds']:.1f} s"
         )
 
@@ -141,13 +142,17 @@ class Live(Display):
         from rich.text import Text
 
         table = Table(box=None, header_style="bold", padding=(0, 1))
-        for name in ("epoch", "loss", "train acc", "val acc", "test acc", "val ECE", "test ECE", "test NLL", "KL"):
+        shown = self.records[-self.rows :]
+        parts = [part for part in ("train", "val", "test") if any(part in r for r in shown)]
+        held_out = parts[1:]
+        names = [f"{part} acc" for part in parts] + [f"{part} ECE" for part in held_out]
+        for name in ("epoch", "loss", *names, f"{parts[-1]} NLL" if held_out else "NLL", "KL"):
             table.add_column(name, justify="right")
-        for r in self.records[-self.rows :]:
-            train, val, test = r["train"], r["val"], r["test"]
-            rates = (train["accuracy"], val["accuracy"], test["accuracy"], val["ece"], test["ece"])
+        for r in shown:
+            rates = [r[part]["accuracy"] for part in parts] + [r[part]["ece"] for part in held_out]
             cells = [f"{value:.2%}" for value in rates]
-            table.add_row(str(r["epoch"]), f"{train['loss']:.4f}", *cells, f"{test['nll']:.4f}", f"{val['kl']:.1f}")
+            nll, kl = r[parts[-1]]["nll"], r["val"]["kl"]
+            table.add_row(str(r["epoch"]), f"{r['train']['loss']:.4f}", *cells, f"{nll:.4f}", f"{kl:.1f}")
         return Group(self.bars, Text(self.numbers, style="dim"), table)
 
 

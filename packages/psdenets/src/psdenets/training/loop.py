@@ -110,6 +110,7 @@ class Trainer:
         self.kl_weight: float = config.system.kl_weight or 0.0
         self.batches = n_train // self.options.batch_size
         self.steps = self.batches * self.options.epochs
+        self._halves = torch.rand(n_train, generator=generator(config.seed, "halves")) < 0.5
         self._set_steps(self.solver_steps)
         self._start_epoch()
 
@@ -160,14 +161,17 @@ class Trainer:
     def finish_epoch(self, after_batch: Callable[[], None]) -> dict[str, Any]:
         """Evaluate after the last batch of an epoch, record the metrics, and move to the next epoch.
 
-        The test set is evaluated only for the curves; the weights to keep are selected on the validation set.
+        The test set is evaluated only for the curves, and only with `--epoch-test`; the weights to keep are selected on
+        the validation set.
         """
         started = time.perf_counter()
         seed, samples, at = self.config.seed, self.options.epoch_samples, self.at
-        val, test = (
-            self.predict(images, samples, generator(seed, part, at.epoch), after_batch).metrics()
-            for part, images in (("val", self.splits.val), ("test", self.splits.test))
-        )
+        parts = {"val": self.splits.val} | ({"test": self.splits.test} if self.options.epoch_test else {})
+        held_out = {
+            part: self.predict(images, samples, generator(seed, part, at.epoch), after_batch).metrics()
+            for part, images in parts.items()
+        }
+        val = held_out["val"]
         better = at.best_val is None or (val["accuracy"], -val["nll"]) > at.best_val
         if better:
             at.best_val, at.best_epoch = (val["accuracy"], -val["nll"]), at.epoch + 1
@@ -178,8 +182,7 @@ class Trainer:
             "step": at.step,
             "seconds": round(at.seconds, 3),
             "train": self._train_metrics(),
-            "val": val,
-            "test": test,
+            **held_out,
         }
         at.history.append(record)
         at.epoch, at.batch = at.epoch + 1, 0
@@ -268,8 +271,10 @@ class Trainer:
     def _batch(self) -> tuple[Tensor, Tensor]:
         seed, at = self.config.seed, self.at
         size = self.options.batch_size
-        images = self.splits.train.take(self._order[at.batch * size : (at.batch + 1) * size])
-        pixels = augmented(images.pixels, self.options.augment, generator(seed, "augment", at.step))
+        chosen = self._order[at.batch * size : (at.batch + 1) * size]
+        images = self.splits.train.take(chosen)
+        turn = self._halves[chosen] ^ bool(at.epoch % 2)
+        pixels = augmented(images.pixels, self.options.augment, generator(seed, "augment", at.step), turn)
         return to_unit(pixels.to(self.device)), images.labels.to(self.device)
 
     def _descend(self, loss: Tensor) -> None:
