@@ -93,6 +93,16 @@ def test_evaluate_with_default_settings_reproduces_the_metrics_of_the_run(small_
         assert ours[name] == pytest.approx(final[name], rel=1e-12)
 
 
+def test_evaluate_with_mirror_averages_over_both_views(small_run, tmp_path, capsys):
+    assert evaluate.main([str(small_run), "--mirror", "--out", str(tmp_path / "m")]) == 0
+    with np.load(tmp_path / "m" / "predictions.npz") as both, np.load(small_run / "predictions.npz") as one:
+        assert not np.allclose(both["probs"], one["probs"])
+    assert json.loads((tmp_path / "m" / "metrics.json").read_text())["mirror"] is True
+    assert evaluate.main([str(small_run), "--no-mirror", "--out", str(tmp_path / "o")]) == 0
+    with np.load(tmp_path / "o" / "predictions.npz") as plain, np.load(small_run / "predictions.npz") as one:
+        np.testing.assert_array_equal(plain["probs"], one["probs"])
+
+
 def test_evaluate_refuses_invalid_requests(small_run, tmp_path, capsys):
     assert "expected --ood" in failing(evaluate.main, capsys, small_run, "--ood", "mars")
     assert "at least 1" in failing(evaluate.main, capsys, small_run, "--samples", "0")

@@ -35,6 +35,11 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--steps", help="solver steps per block (default: the run's); a list like 2,4,8 evaluates and plots each"
     )
+    parser.add_argument(
+        "--mirror",
+        action=argparse.BooleanOptionalAction,
+        help="average over each image and its mirror image (default: as the run)",
+    )
     parser.add_argument("--ood", metavar="NAME", help="a data set, a folder of pictures, or noise")
     parser.add_argument("--corruptions", action="store_true", help="the 19 CIFAR-10-C corruptions, severities 1 to 5")
     parser.add_argument("--frost", metavar="DIR", help="photographs for the corruption frost")
@@ -76,12 +81,11 @@ def evaluate(args: argparse.Namespace) -> str:
     from psdenets.data.sets import VARIABLE
     from psdenets.runs.directory import RunDir, versions
     from psdenets.runs.files import write_json
-    from psdenets.runs.loading import load
     from psdenets.runs.noise import noise_metrics, samples_agree
     from psdenets.runs.plots import prediction_figures, save
 
     *coarser, steps = (None,) if args.steps is None else numbers(int, args.steps)
-    model = load(args.run_dir, allow_code=args.allow_code, steps=steps)
+    model = _loaded(args, steps)
     root = args.data_root or os.environ.get(VARIABLE) or model.config.data_root
     limit = args.limit_test or model.config.limit_test
     config = model.config.replace(data_root=root, limit_test=limit, download=False)
@@ -96,6 +100,7 @@ def evaluate(args: argparse.Namespace) -> str:
     metrics |= noise_metrics(model, test, predictions)
     flow = config.system.flow
     about = {"run_dir": str(args.run_dir), "samples": samples, "seed": seed, "ood": args.ood, "versions": versions()}
+    about["mirror"] = config.system.prediction.mirror
     about["steps"] = None if flow is None or flow.adaptive else flow.finest
     result: dict[str, Any] = {"metrics": metrics, **about}
     lines = [table(metrics), samples_agree(config, metrics["epistemic_share"], len(predictions.probs))]
@@ -111,6 +116,16 @@ def evaluate(args: argparse.Namespace) -> str:
     return "\n".join([*filter(None, lines), f"written to {out.path}", ""])
 
 
+def _loaded(args: argparse.Namespace, steps: int | None) -> ImageClassifier:
+    """The classifier of a run, on another grid and with or without mirror images if the flags say so."""
+    from psdenets.runs.loading import load
+
+    model = load(args.run_dir, allow_code=args.allow_code, steps=steps)
+    if args.mirror is not None:
+        model.config = model.config.replace(mirror=args.mirror)
+    return model
+
+
 def _predicted(model: ImageClassifier, images: Images, samples: int, seed: int, out: RunDir, name: str) -> Predictions:
     """Predictions with the same weight samples as at the end of training, saved under `name`."""
     from psdenets.runs.predictions import predict
@@ -124,12 +139,10 @@ def _predicted(model: ImageClassifier, images: Images, samples: int, seed: int, 
 
 def _on_grid(args: argparse.Namespace, steps: int, images: Images, samples: int, seed: int) -> dict[str, float]:
     """Metrics of a run on a grid with this number of steps per block."""
-    from psdenets.runs.loading import load
     from psdenets.runs.predictions import predict
     from psdenets.seeds import generator
 
-    model = load(args.run_dir, allow_code=args.allow_code, steps=steps)
-    return predict(model, images, samples, generator(seed, "final")).metrics()
+    return predict(_loaded(args, steps), images, samples, generator(seed, "final")).metrics()
 
 
 def _grids(args: argparse.Namespace, by_steps: Mapping[int, Mapping[str, float]], out: RunDir) -> str:
