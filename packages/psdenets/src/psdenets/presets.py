@@ -46,13 +46,15 @@ _CUTS: dict[str, Values] = {
 }
 
 # Ours, for one CPU core; the digits have these values by default.
-_TWO_STEPS: Values = {**LEARNED, "blocks": "1-1-1", "steps": 2, "batch_size": 250, "test_samples": 10}
+_TWO_STEPS: Values = {
+    **LEARNED, "blocks": "1-1-1", "steps": 2, "batch_size": 250, "test_samples": 10, "epoch_test": False,
+}  # fmt: skip
 _CPU: dict[str, Values] = {
     "digits": {},
-    "mnist": {**_TWO_STEPS, "dataset": "mnist", "epochs": 10, "channels": "32-64-64", "augment": "jitter"},
+    "mnist": {**_TWO_STEPS, "dataset": "mnist", "epochs": 7, "channels": "32-64-64", "augment": "jitter"},
     "cifar10": {
-        **_TWO_STEPS, "dataset": "cifar10", "epochs": 16, "channels": "64-128-256", "augment": "shift-flip",
-        "precision": "bfloat16",
+        **_TWO_STEPS, "dataset": "cifar10", "epochs": 14, "channels": "64-128-256", "augment": "shift-flip",
+        "precision": "bfloat16", "mirror": True,
     },
 }  # fmt: skip
 # With two steps per block, the vertical cuts make one of them noisy. ODE-first noise is in the last of three blocks
