@@ -12,9 +12,12 @@ from psdenets.registries import PRIORS
 from sdeweights import Brownian, Cut, Prior
 
 
-def prior_of(options: ProcessOptions, net: nn.Module, cut: Cut) -> Prior:
-    """Build the prior of the weights of f_h = net: a name in `PRIORS`, or a custom `module:attribute`."""
-    sigma: float | Tensor = options.sigma
+def prior_of(options: ProcessOptions, net: nn.Module, cut: Cut, factor: float = 1.0) -> Prior:
+    """Build the prior of the weights of f_h = net: a name in `PRIORS`, or a custom `module:attribute`.
+
+    Sigma is that of the options times `factor`.
+    """
+    sigma: float | Tensor = options.sigma * factor
     if options.noise_scale != "absolute":
         sigma = sigma * layer_scales(net) / (window_effect(cut) if options.noise_scale == "effect" else 1.0)
     prior = made(PRIORS, options.prior, sigma=sigma, theta=options.theta)

@@ -9,7 +9,8 @@ import math
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from typing import TYPE_CHECKING, NamedTuple, cast, final
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple, cast, final
 
 import torch
 from torch import Tensor, nn
@@ -88,7 +89,8 @@ class DeepBlock(nn.Module):
         flow, width = config.system.flow, config.system.net.width
         net = hidden_drift(flow.block, channels, width, flow.activation, generator, fuse=flow.compile)
         w0, self.f_h = flatten(net)
-        self.process = _process(config, flow.gain * w0, prior_of(config.system.process, net, cut), cut, generator)
+        self._prior = partial(prior_of, config.system.process, net, cut)
+        self.process = _process(config, flow.gain * w0, self._prior(), cut, generator)
         self.config, self.channels, self.grid = config, channels, grid_of(config, cut)
         self.gradient = config.system.process.gradient
         self.method = flow.method(self.gradient)
@@ -101,6 +103,10 @@ class DeepBlock(nn.Module):
     def set_steps(self, steps: int) -> None:
         """Integrate in this many steps from now on; weights are continuous in depth, so they do not change."""
         self.grid = grid_of(self.config, self.process.cut, steps)
+
+    def set_sigma(self, factor: float) -> None:
+        """Multiply the sigma of the options by a factor, in the prior and so in the posterior."""
+        self.process.prior = cast("PriorPlus", self.process.drift).prior = self._prior(factor).to(self.process.w0)
 
     @property
     def noisy(self) -> bool:
@@ -205,9 +211,12 @@ class Classifier(ImageClassifier):
 
     Learned transitions normalise by the statistics of a batch in training. In prediction, every weight sample uses the
     statistics that it has on `reference`, a thousand training images that are saved with the network.
+
+    `sigma_factor` multiplies sigma; it is 1 in training, and saved with the network.
     """
 
     reference: Tensor
+    sigma_factor: Tensor
 
     def __init__(self, config: Config, spec: ImageSpec) -> None:
         super().__init__(config, spec)
@@ -222,6 +231,7 @@ class Classifier(ImageClassifier):
         except ValueError as error:  # a share of less than one weight, or a scheme that cannot solve the equation
             hint = "; choose --solver euler --ode-solver euler" if "fused-euler" in str(error) else ""
             raise BadInput(f"{error}{hint}") from None
+        self.register_buffer("sigma_factor", torch.ones(()))
         self.stem, self.before, self.after = around(config, spec, shapes)
         if self.learned:
             size = (_REFERENCE, spec.channels, spec.height, spec.width)
@@ -230,6 +240,17 @@ class Classifier(ImageClassifier):
         features = shapes[-1][0] if config.system.features.pool != "none" else math.prod(shapes[-1])
         outputs = self.likelihood.outputs(len(spec.classes))
         self.head = head_of(config.system.head, features, outputs, generator_at(config.seed, "head"))
+
+    def set_sigma(self, factor: float) -> None:
+        """Multiply the sigma of the options by a factor in all blocks."""
+        self.sigma_factor.fill_(factor)
+        for block in self.deep_blocks:
+            block.set_sigma(factor)
+
+    def _load_from_state_dict(self, state: dict[str, Any], prefix: str, *rest: Any) -> None:
+        state.setdefault(f"{prefix}sigma_factor", torch.ones(()))  # files from before --tune-sigma
+        super()._load_from_state_dict(state, prefix, *rest)  # type: ignore[no-untyped-call]
+        self.set_sigma(float(self.sigma_factor))
 
     @property
     def learned(self) -> bool:

@@ -15,6 +15,11 @@ class ProcessOptions(Group, group="weight process"):
         "diffusion of a weight: sigma, sigma / sqrt(fan-in) of its layer, or this divided by the effect of the window, "
         "so that the hidden state sees the same noise with every cut",
     )
+    tune_sigma: Literal["none", "best", "widest"] = option(
+        "none",
+        "after training, multiply sigma by a factor chosen on validation images: the one with the lowest NLL of "
+        "--test-samples samples, or the largest one within a standard error of it",
+    )
     theta: float = option(1.0, "mean reversion of the Ornstein-Uhlenbeck prior", at_least(0))
     prior: str = option(
         "ou", "prior of the weights: a name, or module:attribute in your own file, which is executed", registry=PRIORS

@@ -27,6 +27,7 @@ from psdenets.training.allocator import keep_freed_memory
 from psdenets.training.checkpoint import Checkpoints
 from psdenets.training.display import Display, display_on
 from psdenets.training.loop import Build, Diverged, Trainer
+from psdenets.training.tune_sigma import tune_sigma
 
 _NUMBERS_WORTH_THREADS = 2**18
 INTERRUPTED = 130  # exit status of a command ended by Ctrl-C
@@ -128,8 +129,10 @@ def begin(run: RunDir, config: Config, splits: Splits) -> None:
 def _write(trainer: Trainer, run: RunDir, finish: Callable[[ImageClassifier, Splits], ImageClassifier]) -> int:
     at = trainer.at
     started = time.perf_counter()
-    model = finish(trainer.finished(), trainer.splits).to(trainer.device)
-    facts = {
+    model = trainer.finished()
+    tuned = _tuned(trainer, model)
+    model = finish(model, trainer.splits).to(trainer.device)
+    facts = tuned | {
         "epochs": at.epoch,
         "steps": at.step,
         "selected_epoch": at.best_epoch if trainer.options.select == "best" else at.epoch,
@@ -137,6 +140,17 @@ def _write(trainer: Trainer, run: RunDir, finish: Callable[[ImageClassifier, Spl
     history = History(at.history, at.seconds + time.perf_counter() - started, facts)
     sys.stdout.write(write_results(run, trainer.config, model, trainer.splits.test, history))
     return 0
+
+
+def _tuned(trainer: Trainer, model: ImageClassifier) -> dict[str, float]:
+    """Choose sigma with `--tune-sigma`; returns its factor for metrics.json."""
+    process = trainer.config.system.process
+    how = "none" if process is None else process.tune_sigma
+    if how == "none" or not isinstance(model, Classifier) or not any(block.noisy for block in model.deep_blocks):
+        return {}
+    found = tune_sigma(model, trainer.splits.val, how)
+    sys.stdout.write(f"{found}\n")
+    return {"sigma_factor": found.factor}
 
 
 def _opening(config: Config, splits: Splits, trainer: Trainer, run: RunDir) -> str:
