@@ -19,7 +19,7 @@ from psdenets.seeds import generator
 from sdeweights import NonFiniteState
 
 _STEP, _MOST = 1.25, 8  # factors from 1.25^-8 = 0.17 to 1.25^8 = 6
-_IMAGES, _PARTS = 2000, 40  # standard errors are computed from the NLL of 40 parts of at most 2,000 images
+_IMAGES, _PARTS = 1000, 40  # standard errors are computed from the NLL of 40 parts of at most 1,000 images
 
 
 class Tuned(NamedTuple):
