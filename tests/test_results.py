@@ -16,13 +16,14 @@ import bnneval
 from psdenets import cli
 from psdenets.errors import BadInput
 from psdenets.evaluate import main as evaluate
+from psdenets.runs import compare as paired
 from psdenets.train import main as train
 
 DOCS = Path(__file__).parents[1] / "docs"
 sys.path.insert(0, str(DOCS))  # as `python docs/results.py` does
 
 import results  # noqa: E402
-from measured import page, paired, record, rows, targets  # noqa: E402
+from measured import page, record, rows, targets  # noqa: E402
 
 QUICK = (
     "--width 4 --drift 1-4-1 --epochs 1 --limit-train 64 --limit-test 40 --batch-size 32 --test-samples 2 --threads 1"

@@ -17,9 +17,9 @@ from typing import Any
 
 import psdenets
 from bnneval.strict_json import dumps
-from measured.paired import against_twin
 from measured.rows import Run, changed_options, run_of
 from psdenets.errors import BadInput
+from psdenets.runs.compare import against_twin
 from psdenets.runs.files import read_json, write_json, write_text
 
 Entries = dict[str, dict[str, Any]]

@@ -12,3 +12,7 @@ def did_you_mean(name: str, known: Iterable[str], n: int = 1, cutoff: float = 0.
     """The end of a message about an unknown name: "; did you mean width?", or nothing if no known name is similar."""
     near = get_close_matches(name, list(known), n, cutoff)
     return f"; did you mean {' or '.join(near)}?" if near else ""
+
+
+class Interrupted(KeyboardInterrupt):
+    """Training was interrupted after a checkpoint; the message says how to resume."""

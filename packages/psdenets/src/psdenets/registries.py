@@ -25,5 +25,5 @@ LIKELIHOODS = {"categorical": "psdenets.models.likelihoods:Categorical"}
 
 DATASETS = {
     name: f"psdenets.data.sets:{name.replace('-', '_')}"
-    for name in ("digits", "mnist", "fashion-mnist", "kmnist", "cifar10", "svhn", "omniglot", "imagefolder")
+    for name in ("digits", "mnist", "fashion-mnist", "kmnist", "cifar10", "svhn", "omniglot", "imagefolder", "arrays")
 }

@@ -26,7 +26,7 @@ class System:
     name: str  # the value of `--model`
     summary: str  # one line
     build: Reference  # to a function (config, spec) -> ImageClassifier, with the structure it has after training
-    fit: Reference  # to a function (config, run directory) -> exit status
+    fit: Reference  # to a function (config, run directory, watch) that trains until the run is finished
     options: type[SystemOptions]  # a dataclass of groups; other options are rejected
     defaults: Mapping[str, Any] = field(default_factory=dict)  # values that differ from the defaults of the options
     per_dataset: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)  # further ones for some data sets

@@ -4,20 +4,15 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from psdenets import cli
 from psdenets.config import Config
-from psdenets.errors import BadInput
+from psdenets.errors import Interrupted
 from psdenets.option_help import all_groups, group_help, most_used
-from psdenets.options.fields import flag
 from psdenets.presets import PRESETS, preset
 
-if TYPE_CHECKING:
-    from psdenets.runs.directory import RunDir
-
-# Options that may change when a run is resumed: where and for how long it runs, not what it computes.
-_MAY_CHANGE = frozenset({"out", "device", "threads", "max_seconds", "checkpoint_seconds", "data_root", "download"})
+_INTERRUPTED = 130  # exit status of a command ended by Ctrl-C
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -31,13 +26,25 @@ def _main(argv: Sequence[str]) -> int:
     if printed is not None:
         sys.stdout.write(printed)
         return 0
-    config, run = _resumed(given) if "resume" in given.commands else _fresh(given)
-    if run.finished:
-        sys.stdout.write(f"{run.path} holds a finished run: nothing to do\n")
-        return 0
-    from psdenets.training.session import train
+    return _fitted(given)
 
-    return train(config, run)
+
+def _fitted(given: cli.Given) -> int:
+    from psdenets.runs.directory import RunDir
+    from psdenets.training.fit import fit
+    from psdenets.training.loop import Diverged
+
+    out, resume = given.options.get("out"), "resume" in given.commands
+    continues = resume and out is not None and RunDir(Path(out)).holds_run
+    try:
+        if continues:
+            fit(resume=True, allow_code="allow_code" in given.commands, **given.options)
+        else:
+            fit(cli.configure(given), resume=resume)
+    except (Interrupted, Diverged) as error:
+        sys.stdout.write(f"{error}\n")
+        return 1 if isinstance(error, Diverged) else _INTERRUPTED
+    return 0
 
 
 def _printed(given: cli.Given) -> str | None:
@@ -53,37 +60,6 @@ def _printed(given: cli.Given) -> str | None:
 
         return str(yaml.safe_dump(cli.configure(given).as_dict(), sort_keys=False))
     return None
-
-
-def _fresh(given: cli.Given) -> tuple[Config, RunDir]:
-    from psdenets.runs.directory import RunDir
-
-    config = cli.configure(given)
-    run = RunDir.choose(config)
-    if run.holds_run:
-        raise BadInput(f"expected a new --out, got {run.path}, which holds a run; --resume continues it")
-    return config.replace(out=str(run.path)), run
-
-
-def _resumed(given: cli.Given) -> tuple[Config, RunDir]:
-    """The existing run in --out and its config; raises BadInput for a flag that would change what it computes."""
-    from pathlib import Path
-
-    from psdenets.runs.directory import RunDir
-    from psdenets.runs.loading import read_config
-
-    if given.options.get("out") is None:
-        raise BadInput("expected --out RUN_DIR with --resume, got no --out")
-    run = RunDir(Path(given.options["out"]))
-    if not run.holds_run:
-        return _fresh(given)
-    config, _ = read_config(run.path, allow_code="allow_code" in given.commands)
-    found = config.as_dict()
-    wanted = Config.read({**found, **given.file}, **given.flags).as_dict()
-    for name, value in wanted.items():
-        if name not in _MAY_CHANGE and value != found.get(name):
-            raise BadInput(f"expected {flag(name)} {found.get(name)} as in {run.path}, got {value}")
-    return config.replace(**{name: value for name, value in wanted.items() if name in _MAY_CHANGE}), run
 
 
 def preset_table() -> str:

@@ -35,6 +35,7 @@ class Splits(NamedTuple):
     val: Images
     test: Images
     spec: ImageSpec
+    checksum: str | None = None  # of images given from Python
 
 
 def as_images(pixels: np.ndarray, labels: np.ndarray, classes: int, where: object) -> Images:

@@ -42,6 +42,7 @@ class Pool(NamedTuple):
     train: Images
     test: Images | None
     spec: ImageSpec
+    checksum: str | None = None  # of images given from Python
 
 
 def root_of(data_root: str | None) -> Path:
@@ -51,7 +52,11 @@ def root_of(data_root: str | None) -> Path:
 
 def load_splits(config: Config) -> Splits:
     """Training, validation and test images of a run; the split depends only on --split-seed."""
-    pool = pool_of(config.dataset, root_of(config.data_root), config.download)
+    return splits_of(pool_of(config.dataset, root_of(config.data_root), config.download), config)
+
+
+def splits_of(pool: Pool, config: Config) -> Splits:
+    """Split the images of a data set; a test set is split off if it has none."""
     order = torch.randperm(len(pool.train), generator=generator(config.split_seed, "split"))
     shuffled = pool.train.take(order)
     test, rest = _split(shuffled, _TEST_SHARE) if pool.test is None else (pool.test, shuffled)
@@ -60,7 +65,7 @@ def load_splits(config: Config) -> Splits:
     training = config.system.training
     if training is not None and len(train) < training.batch_size:
         raise BadInput(f"expected --batch-size of at most the {len(train)} training images, got {training.batch_size}")
-    return Splits(train, val.first(config.limit_train), test.first(config.limit_test), pool.spec)
+    return Splits(train, val.first(config.limit_train), test.first(config.limit_test), pool.spec, pool.checksum)
 
 
 def _split(images: Images, share: float) -> tuple[Images, Images]:
@@ -133,6 +138,11 @@ def _pool_from_arrays(name: str, loaded: object) -> Pool:
     channels, height, width = images.pixels.shape[1:]
     spec = ImageSpec(channels, height, width, tuple(map(str, classes)), (0.0,) * channels, (1.0,) * channels)
     return Pool(images, None, spec)
+
+
+def arrays(root: Path) -> Pool:  # noqa: ARG001 - they are not on disk
+    """Images given from Python, which only `psdenets.fit(data=...)` has."""
+    raise BadInput("expected the images of --dataset arrays from Python: psdenets.fit(..., data=(x, y))")
 
 
 def digits(root: Path) -> Pool:  # noqa: ARG001 - scikit-learn includes them

@@ -249,7 +249,7 @@ class Classifier(ImageClassifier):
 
     def _load_from_state_dict(self, state: dict[str, Any], prefix: str, *rest: Any) -> None:
         state.setdefault(f"{prefix}sigma_factor", torch.ones(()))  # files from before --tune-sigma
-        super()._load_from_state_dict(state, prefix, *rest)  # type: ignore[no-untyped-call]
+        super()._load_from_state_dict(state, prefix, *rest)
         self.set_sigma(float(self.sigma_factor))
 
     @property

@@ -40,13 +40,19 @@ class RunDir:
         """Path of a file of the run."""
         return self.path / name
 
-    def begin(self, config: Config, spec: ImageSpec, sizes: dict[str, int]) -> None:
+    def begin(self, config: Config, spec: ImageSpec, sizes: dict[str, int], checksum: str | None = None) -> None:
         """Create the directory and write config.json; raise BadInput if it already contains a run or other files."""
         if self.holds_run:
             raise BadInput(f"expected a new --out, got {self.path}, which holds a run; --resume continues it")
         if self.path.exists() and (not self.path.is_dir() or any(map(_foreign, self.path.iterdir()))):
             raise BadInput(f"expected a new or empty --out, got {self.path}, which holds other files")
-        write_json(self.file("data.json"), {"images": asdict(spec), "sizes": sizes, "versions": versions()})
+        about = {"images": asdict(spec), "sizes": sizes, "versions": versions()}
+        write_json(self.file("data.json"), about | ({} if checksum is None else {"checksum": checksum}))
+        write_json(self.file("config.json"), {**config.as_dict(), "out": str(self.path)})
+
+    def reopen(self, config: Config) -> None:
+        """Make a finished run unfinished, to be continued with another config; interrupted, it finishes as before."""
+        self.file("metrics.json").unlink(missing_ok=True)
         write_json(self.file("config.json"), {**config.as_dict(), "out": str(self.path)})
 
 

@@ -1,4 +1,10 @@
-"""Progress of a training run: a live display on a terminal, plain lines elsewhere."""
+"""Progress of a training run.
+
+live    progress bars and a table of epochs, redrawn in place          a terminal
+bar     a single line, overwritten by the next                         a notebook
+lines   one line per epoch, and one per minute during long epochs      elsewhere
+none    nothing
+"""
 
 from __future__ import annotations
 
@@ -7,6 +13,8 @@ import time
 from abc import ABC, abstractmethod
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, Self, TextIO, final
+
+from psdenets.errors import BadInput
 
 if TYPE_CHECKING:
     from psdenets.training.loop import StepReport, Trainer
@@ -156,10 +164,77 @@ class Live(Display):
         return Group(self.bars, Text(self.numbers, style="dim"), table)
 
 
-def display_on(stream: TextIO | None = None) -> Display:
-    """A live display if the stream is a terminal, otherwise plain lines."""
+@final
+class Bar(Display):
+    """One line that is overwritten: the epoch, the last metrics and the time left. Other text gets its own lines."""
+
+    def __init__(self, stream: TextIO, every: float = 0.5) -> None:
+        super().__init__(stream)
+        self.every, self.last, self.width = every, 0.0, 0
+        self.scores = ""
+
+    def __exit__(self, *exception: object) -> None:
+        self.stream.write("\n" if self.width else "")
+        self.stream.flush()
+
+    def say(self, text: str) -> None:
+        self._draw("")
+        self.stream.write(f"\r{text}\n")
+        self.width = 0
+
+    def show_step(self, trainer: Trainer, report: StepReport) -> None:
+        if time.perf_counter() - self.last < self.every:
+            return
+        self.last = time.perf_counter()
+        at, total = trainer.at, trainer.options.epochs
+        done = at.step / trainer.steps
+        full = round(20 * done)
+        bar = "#" * full + "." * (20 - full)
+        self._draw(
+            f"[{bar}] epoch {min(at.epoch + 1, total)}/{total}  loss {report.loss:.4f}{self.scores}  "
+            f"{self.left(trainer)} left"
+        )
+
+    def show_epoch(self, record: dict[str, Any]) -> None:
+        self.scores = f"  val {record['val']['accuracy']:.2%}"
+
+    def _draw(self, text: str) -> None:
+        self.stream.write(f"\r{text:<{self.width}}")
+        self.stream.flush()
+        self.width = len(text)
+
+
+@final
+class Silent(Display):
+    """Shows nothing."""
+
+    def say(self, text: str) -> None:
+        """Do nothing."""
+
+    def show_step(self, trainer: Trainer, report: StepReport) -> None:
+        """Do nothing."""
+
+    def show_epoch(self, record: dict[str, Any]) -> None:
+        """Do nothing."""
+
+
+DISPLAYS: dict[str, type[Display]] = {"live": Live, "bar": Bar, "lines": Lines, "none": Silent}
+
+
+def display_on(kind: str = "auto", stream: TextIO | None = None) -> Display:
+    """The display of this kind; "auto" is live on a terminal, a bar in a notebook, and lines elsewhere."""
     stream = sys.stdout if stream is None else stream
-    return Live(stream) if stream.isatty() else Lines(stream)
+    if kind == "auto":
+        kind = "live" if stream.isatty() else "bar" if in_notebook() else "lines"
+    if kind not in DISPLAYS:
+        raise BadInput(f"expected progress to be auto, {', '.join(DISPLAYS)}, got {kind!r}")
+    return DISPLAYS[kind](stream)
+
+
+def in_notebook() -> bool:
+    """Whether this is the kernel of a notebook, which shows carriage returns but no terminal codes."""
+    shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
+    return shell is not None and hasattr(shell, "kernel")
 
 
 def pace(speed: float) -> str:

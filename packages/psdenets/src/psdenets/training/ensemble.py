@@ -1,34 +1,31 @@
 """Train an ensemble as a single run; its members are runs under members/, trained one after the other."""
 
-import sys
+from dataclasses import replace
 
 from psdenets.config import Config
-from psdenets.data import load_splits
 from psdenets.models.ensemble import Ensemble, member_config
 from psdenets.runs.directory import RunDir
 from psdenets.runs.files import read_json, read_lines, write_lines
 from psdenets.runs.loading import load
 from psdenets.runs.results import History, write_results
-from psdenets.training.session import begin, descend, device_of, resume_command
+from psdenets.training.session import begin, descend, device_of
+from psdenets.training.watch import Watch
 
 
-def fit(config: Config, run: RunDir) -> int:
-    """Train all unfinished members, then combine them; returns the exit status."""
-    splits = load_splits(config)
+def fit(config: Config, run: RunDir, watch: Watch) -> None:
+    """Train all unfinished members, then combine them."""
+    splits = watch.splits(config)
     begin(run, config, splits)
     members = [RunDir(run.path / "members" / str(k)) for k in range(config.system.ensemble.members)]
     for k, member in enumerate(members):
         if member.finished:
             continue
-        sys.stdout.write(f"member {k + 1} of {len(members)}\n")
-        status = descend(member_config(config, k, str(member.path)), member, resume_command(run.path))
-        if status:
-            return status
+        watch.say(f"member {k + 1} of {len(members)}\n")
+        descend(member_config(config, k, str(member.path)), member, replace(watch, resumes=run.path))
     device, own = device_of(config.device), bool(config.references)
     model = Ensemble(config, splits.spec, [load(member.path, device, allow_code=own) for member in members])
     model = model.to(device).eval()
-    sys.stdout.write(write_results(run, config, model, splits.test, _joined(run, members)))
-    return 0
+    watch.say(write_results(run, config, model, splits.test, _joined(run, members)))
 
 
 def _joined(run: RunDir, members: list[RunDir]) -> History:

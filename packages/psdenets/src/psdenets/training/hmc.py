@@ -3,7 +3,6 @@
 Chain k depends only on (seed, k), so a run that is killed and resumed produces the same bytes.
 """
 
-import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -15,9 +14,8 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from psdenets.config import Config
-from psdenets.data import load_splits
 from psdenets.data.images import to_unit
-from psdenets.errors import BadInput
+from psdenets.errors import BadInput, Interrupted
 from psdenets.models.hmc import diagnostics
 from psdenets.models.hmc.diagnostics import Cost, Mixing
 from psdenets.models.hmc.hamiltonian import Chain, sample_chain
@@ -28,25 +26,26 @@ from psdenets.runs.directory import RunDir
 from psdenets.runs.files import atomically, read_json, write_json, write_lines
 from psdenets.runs.results import History, write_results
 from psdenets.seeds import generator, seed_of
-from psdenets.training.session import INTERRUPTED, Stopped, begin, resume_command, stoppable
+from psdenets.training.session import Stopped, begin, stoppable
+from psdenets.training.watch import Watch
 from sdeweights import flatten
 
 _TIMED = 500  # images on which a gradient is timed
 _HELD_OUT = 50  # validation images used to check mixing in function space
 
 
-def fit(config: Config, run: RunDir) -> int:
-    """Sample all unfinished chains, print their mixing, write the results; returns the exit status."""
+def fit(config: Config, run: RunDir, watch: Watch) -> None:
+    """Sample all unfinished chains, print their mixing, write the results."""
     diagnostics.pyro_module("infer.mcmc")  # raises before anything is written
     torch.set_num_threads(config.threads or 1)
-    splits = load_splits(config)
+    splits = watch.splits(config)
     model = HMC(config, splits.spec)
     x, labels = to_unit(splits.train.pixels), splits.train.labels
     cost = estimate(model, x[:_TIMED], labels[:_TIMED], len(x))
     diagnostics.refusal(config.dataset, cost)
     begin(run, config, splits)
     full_size = diagnostics.full_size_cost(_seconds_of_a_resnet())
-    sys.stdout.write(
+    watch.say(
         f"{config.dataset}: {len(x)} training, {len(splits.val)} validation, {len(splits.test)} test images of "
         f"{splits.spec.size}\n"
         f"hmc over {model.network.size:,} weights: {cost}; run directory {run.path}\n"
@@ -54,13 +53,13 @@ def fit(config: Config, run: RunDir) -> int:
     )
     with stoppable() as asked:
         try:
-            chains = run_chains(model, x, labels, run.file("chains"), _progress(config.system.hmc, asked))
+            chains = run_chains(model, x, labels, run.file("chains"), _progress(config.system.hmc, asked, watch))
         except Stopped:
-            sys.stdout.write(f"stopped, finished chains are saved; resume with: {resume_command(run.path)}\n")
-            return INTERRUPTED
+            resume = watch.resume_with(run.path)
+            raise Interrupted(f"stopped, finished chains are saved; resume with: {resume}") from None
     model.keep(chains)
     mixing = model.mixing(x, labels, to_unit(splits.val.pixels[:_HELD_OUT]))
-    sys.stdout.write(mixing_table(chains, mixing))
+    watch.say(mixing_table(chains, mixing))
     # one line per chain; other systems have one line per epoch
     write_lines(run.file("metrics.jsonl"), [{"chain": k, **chain.statistics()} for k, chain in enumerate(chains)])
     hmc = config.system.hmc
@@ -71,8 +70,7 @@ def fit(config: Config, run: RunDir) -> int:
         "mixing": {name: values._asdict() for name, values in mixing.items()},
     }
     history = History([], sum(chain.seconds for chain in chains), facts)
-    sys.stdout.write(write_results(run, config, model, splits.test, history))
-    return 0
+    watch.say(write_results(run, config, model, splits.test, history))
 
 
 def estimate(model: HMC, x: Tensor, labels: Tensor, images: int) -> Cost:
@@ -125,7 +123,7 @@ def _load_chain(path: Path, origin: dict[str, Any]) -> Chain:
     return Chain(load_file(path)["draws"], **values)
 
 
-def _progress(hmc: HmcOptions, asked: list[int]) -> Callable[[], None]:
+def _progress(hmc: HmcOptions, asked: list[int], watch: Watch) -> Callable[[], None]:
     """A function to call after each transition, which stops if requested and reports progress now and then."""
     done, total, said = 0, hmc.chains * (hmc.warmup + hmc.draws), time.perf_counter()
 
@@ -136,8 +134,7 @@ def _progress(hmc: HmcOptions, asked: list[int]) -> Callable[[], None]:
             raise Stopped
         if time.perf_counter() - said > 15:
             said = time.perf_counter()
-            sys.stdout.write(f"{done} of {total} transitions\n")
-            sys.stdout.flush()
+            watch.say(f"{done} of {total} transitions\n")
 
     return after_draw
 

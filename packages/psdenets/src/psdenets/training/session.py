@@ -1,20 +1,19 @@
 """One training session: start or resume a run, train, checkpoint when asked to stop, and write the results."""
 
-import shlex
 import signal
-import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from types import FrameType
+from typing import Any
 
 import torch
 
 from psdenets.config import Config
-from psdenets.data import Splits, load_splits
+from psdenets.data import Splits
 from psdenets.data.spec import ImageSpec
-from psdenets.errors import BadInput
+from psdenets.errors import BadInput, Interrupted
 from psdenets.models.base import ImageClassifier
 from psdenets.models.psde import Classifier
 from psdenets.nn.scales import block_shapes
@@ -25,43 +24,41 @@ from psdenets.runs.results import History, write_results
 from psdenets.systems import SYSTEMS
 from psdenets.training.allocator import keep_freed_memory
 from psdenets.training.checkpoint import Checkpoints
-from psdenets.training.display import Display, display_on
 from psdenets.training.loop import Build, Diverged, Trainer
 from psdenets.training.tune_sigma import tune_sigma
+from psdenets.training.watch import CallbackFailed, Followed, Watch
 
 _NUMBERS_WORTH_THREADS = 2**18
-INTERRUPTED = 130  # exit status of a command ended by Ctrl-C
 
 
 class Stopped(Exception):
     """The session was asked to stop."""
 
 
-def train(config: Config, run: RunDir) -> int:
-    """Train until finished, out of time, stopped or diverged; returns the exit status."""
-    status: int = SYSTEMS[config.model].fit(config, run)
-    return status
+def train(config: Config, run: RunDir, watch: Watch) -> None:
+    """Train until the run is finished; raises `Interrupted` or `Diverged` if it is not."""
+    SYSTEMS[config.model].fit(config, run, watch)
 
 
 def descend(
     config: Config,
     run: RunDir,
-    resume_with: str | None = None,
+    watch: Watch,
     build: Build | None = None,
     finish: Callable[[ImageClassifier, Splits], ImageClassifier] = lambda model, _: model,
-) -> int:
-    """Train one network by Adam; returns the exit status.
+) -> None:
+    """Train one network by Adam.
 
     Args:
         config: the config of the run.
         run: the run directory.
-        resume_with: the command that resumes the run, if it differs from the one for `run`.
+        watch: what follows the session: the display and callbacks.
         build: (config, spec) -> the network to train; by default the one that the system builds.
         finish: called after training: (trained network, images) -> the classifier to keep.
     """
     keep_freed_memory()
     device = device_of(config.device)
-    splits = load_splits(config)
+    splits = watch.splits(config)
     torch.set_num_threads(config.threads or threads_for(config, splits.spec))
     trainer = Trainer(config, splits, device, build)
     begin(run, config, splits)
@@ -69,21 +66,23 @@ def descend(
     snapshot = checkpoints.load()
     if snapshot is not None:
         trainer.restore(snapshot)
-    with display_on() as display, stoppable() as asked:
-        display.say(_opening(config, splits, trainer, run))
+    with watch.following(trainer, run) as followed, stoppable() as asked:
+        followed.say(_opening(config, splits, trainer, run))
         try:
-            _fit(trainer, run, checkpoints, display, asked)
+            _fit(trainer, run, checkpoints, followed, asked)
         except Stopped:
             checkpoints.save(trainer.at.place, trainer.snapshot())
-            display.say(f"stopped, checkpoint saved; resume with: {resume_with or resume_command(run.path)}")
-            return INTERRUPTED
+            raise Interrupted(f"stopped, checkpoint saved; resume with: {watch.resume_with(run.path)}") from None
         except Diverged as error:
-            display.say(f"training diverged at {error}; try a smaller --lr, --sigma or --clip")
-            return 1
-    return _write(trainer, run, finish)
+            raise Diverged(f"training diverged at {error}; try a smaller --lr, --sigma or --clip") from None
+        except CallbackFailed as failure:
+            checkpoints.save(trainer.at.place, trainer.snapshot())
+            failure.error.add_note(f"checkpoint saved; resume with: {watch.resume_with(run.path)}")
+            raise failure.error from None
+    _write(trainer, run, watch, finish)
 
 
-def _fit(trainer: Trainer, run: RunDir, checkpoints: Checkpoints, display: Display, asked: list[int]) -> None:
+def _fit(trainer: Trainer, run: RunDir, checkpoints: Checkpoints, followed: Followed, asked: list[int]) -> None:
     """Train all remaining epochs, with checkpoints."""
     options = trainer.options
     saved = time.perf_counter()
@@ -93,8 +92,8 @@ def _fit(trainer: Trainer, run: RunDir, checkpoints: Checkpoints, display: Displ
             raise Stopped
 
     while trainer.at.epoch < options.epochs:
-        while trainer.at.batch < trainer.batches and not _out_of_time(trainer):
-            display.step(trainer, trainer.step())
+        while trainer.at.batch < trainer.batches and not (_out_of_time(trainer) or followed.ended):
+            followed.step(trainer.step())
             stop_if_asked()
             if time.perf_counter() - saved >= options.checkpoint_seconds:
                 checkpoints.save(trainer.at.place, trainer.snapshot())
@@ -102,14 +101,13 @@ def _fit(trainer: Trainer, run: RunDir, checkpoints: Checkpoints, display: Displ
         if trainer.at.batch == 0:
             return
         record = trainer.finish_epoch(stop_if_asked)
-        display.show_epoch(record)
         write_lines(run.file("metrics.jsonl"), trainer.at.history)
         checkpoints.save(trainer.at.place, trainer.snapshot())
         saved = time.perf_counter()
-        if _out_of_time(trainer):
-            display.say(
-                f"stopped after --max-seconds {options.max_seconds:g}, at step {trainer.at.step} of {trainer.steps}"
-            )
+        followed.epoch(record)
+        if _out_of_time(trainer) or followed.ended:
+            by = "by a callback" if followed.ended else f"after --max-seconds {options.max_seconds:g}"
+            followed.say(f"stopped {by}, at step {trainer.at.step} of {trainer.steps}")
             return
         stop_if_asked()
 
@@ -123,33 +121,35 @@ def begin(run: RunDir, config: Config, splits: Splits) -> None:
     """Write the config of a new run and record the files of custom code; does nothing for an existing run."""
     if not run.holds_run:
         config = config.replace(sources=sources(config.references))
-        run.begin(config, splits.spec, {name: len(getattr(splits, name)) for name in ("train", "val", "test")})
+        sizes = {name: len(getattr(splits, name)) for name in ("train", "val", "test")}
+        run.begin(config, splits.spec, sizes, splits.checksum)
 
 
-def _write(trainer: Trainer, run: RunDir, finish: Callable[[ImageClassifier, Splits], ImageClassifier]) -> int:
+def _write(
+    trainer: Trainer, run: RunDir, watch: Watch, finish: Callable[[ImageClassifier, Splits], ImageClassifier]
+) -> None:
     at = trainer.at
     started = time.perf_counter()
     model = trainer.finished()
-    tuned = _tuned(trainer, model)
+    tuned = _tuned(trainer, model, watch)
     model = finish(model, trainer.splits).to(trainer.device)
-    facts = tuned | {
+    facts: dict[str, Any] = tuned | {
         "epochs": at.epoch,
         "steps": at.step,
         "selected_epoch": at.best_epoch if trainer.options.select == "best" else at.epoch,
     }
     history = History(at.history, at.seconds + time.perf_counter() - started, facts)
-    sys.stdout.write(write_results(run, trainer.config, model, trainer.splits.test, history))
-    return 0
+    watch.say(write_results(run, trainer.config, model, trainer.splits.test, history))
 
 
-def _tuned(trainer: Trainer, model: ImageClassifier) -> dict[str, float]:
+def _tuned(trainer: Trainer, model: ImageClassifier, watch: Watch) -> dict[str, float]:
     """Choose sigma with `--tune-sigma`; returns its factor for metrics.json."""
     process = trainer.config.system.process
     how = "none" if process is None else process.tune_sigma
     if how == "none" or not isinstance(model, Classifier) or not any(block.noisy for block in model.deep_blocks):
         return {}
     found = tune_sigma(model, trainer.splits.val, how)
-    sys.stdout.write(f"{found}\n")
+    watch.say(f"{found}\n")
     return {"sigma_factor": found.factor}
 
 
@@ -168,11 +168,6 @@ def _opening(config: Config, splits: Splits, trainer: Trainer, run: RunDir) -> s
         f"{config.dataset}: {sizes} of {splits.spec.size}\n"
         f"{config.title}, {parameters:,} parameters{shared}, {noise}; run directory {run.path}{begun}"
     )
-
-
-def resume_command(path: Path) -> str:
-    """The command that resumes a run."""
-    return f"python -m psdenets.train --out {shlex.quote(str(path))} --resume"
 
 
 def threads_for(config: Config, spec: ImageSpec) -> int:
@@ -200,8 +195,14 @@ def device_of(name: str) -> torch.device:
 
 @contextmanager
 def stoppable() -> Iterator[list[int]]:
-    """Yield a list to which Ctrl-C and termination signals are appended; a second signal ends the process at once."""
+    """Yield a list to which Ctrl-C and termination signals are appended; a second signal ends the process at once.
+
+    Python delivers signals to the main thread, so in another thread the list stays empty.
+    """
     asked: list[int] = []
+    if threading.current_thread() is not threading.main_thread():
+        yield asked
+        return
 
     def handler(number: int, frame: FrameType | None) -> None:
         if asked:

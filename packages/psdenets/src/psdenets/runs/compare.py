@@ -1,4 +1,4 @@
-"""Differences of metrics between a run and its twin on the same images, with paired bootstrap intervals.
+"""Differences of metrics between two runs on the same images, with paired bootstrap intervals.
 
 A resample gives image i the count n_i, the same for both models. Every metric is a function of these counts:
 
@@ -9,20 +9,96 @@ A resample gives image i the count n_i, the same for both models. Every metric i
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+import bnneval
 from bnneval import entropy_split
 from bnneval.predictive import top
 from bnneval.scoring import nll_per_sample
 from bnneval.statistics import Interval, bootstrap
+from psdenets.errors import BadInput
+from psdenets.runs.run import Run
 
 RESAMPLES, LEVEL, SEED, BINS = 1000, 0.95, 0, 15
 Array = NDArray[np.float64]
+
+
+class Difference(NamedTuple):
+    """A metric of two runs: both values, the difference a - b, and its 95 % interval over images."""
+
+    a: float
+    b: float
+    difference: float
+    low: float
+    high: float
+
+
+class Differences(dict[str, Difference]):
+    """The differences of two runs, by metric; printed as a table."""
+
+    def __str__(self) -> str:
+        head = f"{'':<32}{'a':>10}{'b':>10}{'a - b':>10}   95 % interval"
+        rows = (f"{name:<32}{d.a:>10.4f}{d.b:>10.4f}{d.difference:>+10.4f}   [{d.low:+.4f}, {d.high:+.4f}]"
+                for name, d in self.items())  # fmt: skip
+        return "\n".join([head, *rows])
+
+
+def compare_runs(a: str | Path | Run, b: str | Path | Run, ood: str | Sequence[str] = ()) -> Differences:
+    """Compare two finished runs on the same test images: accuracy, NLL, ECE, and AUROC on out-of-distribution sets.
+
+    Intervals are over images only: they say whether the two networks differ, not whether two seeds would.
+
+    Args:
+        a: a run, or its directory.
+        b: another one, trained on the same data set.
+        ood: out-of-distribution sets: data sets, folders of pictures, or noise. The AUROC is that of predictive
+            entropy. Predictions that `evaluate --ood NAME --out RUN_DIR/ood-NAME` has written are used if both runs
+            have them.
+
+    Raises:
+        BadInput: if a run is not finished, or the test images differ.
+    """
+    first, second = (_finished(run) for run in (a, b))
+    ours, theirs = first.predictions, second.predictions
+    if not np.array_equal(ours.labels, theirs.labels):
+        raise BadInput(f"expected runs with the same test images, got different labels in {first.path}, {second.path}")
+    labels, p, q = ours.labels, ours.probs.mean(0), theirs.probs.mean(0)
+    found = Differences()
+    for name, interval in classification(p, q, labels).items():
+        metric = getattr(bnneval, name)
+        found[name] = Difference(metric(p, labels), metric(q, labels), *interval)
+    inside = [entropy_split(probs).total for probs in (ours.probs, theirs.probs)]
+    for name in [ood] if isinstance(ood, str) else ood:
+        outside = [entropy_split(probs).total for probs in _on_ood(first, second, name)]
+        ours_at, theirs_at = (bnneval.auroc(i, o) for i, o in zip(inside, outside, strict=True))
+        found[f"auroc {name}"] = Difference(ours_at, theirs_at, *auroc(inside[0], outside[0], inside[1], outside[1]))
+    return found
+
+
+def _finished(run: str | Path | Run) -> Run:
+    return run if isinstance(run, Run) else Run.load(run)
+
+
+def _on_ood(a: Run, b: Run, name: str) -> list[Array]:
+    """Probabilities (S, N, C) of both runs for an out-of-distribution set, stored or computed."""
+    from psdenets.data import load_test_images
+    from psdenets.runs.predictions import predict
+    from psdenets.seeds import generator
+
+    stored = [run.path / f"ood-{name}" / "ood.npz" for run in (a, b)]
+    if all(path.is_file() for path in stored):
+        return [_read(path)[0] for path in stored]
+    found = []
+    for run in (a, b):
+        images = load_test_images(name, run.config, run.model.spec).first(run.config.limit_test)
+        samples = run.config.system.final_samples
+        found.append(predict(run.model, images, samples, generator(run.config.seed, "final")).probs)
+    return found
 
 
 def against_twin(run: Path, twin: Path, ood: tuple[str, ...]) -> dict[str, Any]:
@@ -90,7 +166,8 @@ def _ece(n: NDArray[np.int64], bins: NDArray[np.int64], gap: Array) -> float:
 def _ranks(inside: Array, outside: Array) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
     """Order of the ID scores, and for each OOD score the numbers of ID scores below it and up to it."""
     order = np.argsort(inside)
-    return order, *(np.searchsorted(inside[order], outside, side) for side in ("left", "right"))
+    ranked = inside[order]
+    return order, np.searchsorted(ranked, outside, "left"), np.searchsorted(ranked, outside, "right")
 
 
 def _auroc(

@@ -1,0 +1,103 @@
+"""Images given from Python: arrays, tensors or a `torch.utils.data.Dataset`."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Any
+
+import numpy as np
+import torch
+from torch.utils.data import Dataset
+
+from psdenets.data.images import Images, as_images
+from psdenets.data.sets import Pool, alike
+from psdenets.data.spec import ImageSpec
+from psdenets.errors import BadInput
+
+_WANTED = "(x, y), (x, y, x_test, y_test), a Dataset of (image, label), or a pair of Datasets"
+
+
+def pool_from(data: Any) -> Pool:
+    """All images of `data`, see `psdenets.fit`; raises BadInput if they cannot be used."""
+    parts = _pairs(data)
+    classes = np.unique(_labels(parts[0][1], "y"))
+    if len(classes) < 2:
+        raise BadInput(f"expected labels of at least two classes, got {len(classes)}")
+    train = _images(*parts[0], classes, "x")
+    spec = _spec(train, classes)
+    pool = Pool(train, None, spec)
+    if len(parts) == 2:
+        test = _images(*parts[1], classes, "x_test")
+        pool = pool._replace(test=Images(alike(test.pixels, spec), test.labels))
+    return pool._replace(checksum=checksum(pool))
+
+
+def _pairs(data: Any) -> list[tuple[Any, Any]]:
+    """Images and labels of the training set and, if there is one, of the test set."""
+    given = (data,) if isinstance(data, Dataset) else data
+    if isinstance(given, tuple | list) and given and all(isinstance(part, Dataset) for part in given):
+        parts = [_stacked(part) for part in given]
+    elif isinstance(given, tuple | list) and len(given) in (2, 4):
+        parts = [(given[i], given[i + 1]) for i in range(0, len(given), 2)]
+    else:
+        parts = []
+    if len(parts) not in (1, 2):
+        found = f"{len(given)} parts" if isinstance(given, tuple | list) else type(data).__name__
+        raise BadInput(f"expected data to be {_WANTED}, got {found}")
+    return parts
+
+
+def _images(x: Any, y: Any, classes: np.ndarray, name: str) -> Images:
+    """Images whose labels are numbered in the order of `classes`."""
+    labels = _labels(y, name.replace("x", "y"))
+    unknown = np.setdiff1d(labels, classes)
+    if len(unknown):
+        raise BadInput(f"expected the labels of {name} among those of x, got {unknown[0]}")
+    return as_images(_pixels(x, name), np.searchsorted(classes, labels), len(classes), name)
+
+
+def checksum(pool: Pool) -> str:
+    """SHA-256 of all images and labels."""
+    found = hashlib.sha256()
+    for images in filter(None, (pool.train, pool.test)):
+        for tensor in images:
+            found.update(str(tuple(tensor.shape)).encode())
+            found.update(tensor.contiguous().numpy().tobytes())
+    return found.hexdigest()
+
+
+def _stacked(dataset: Any) -> tuple[np.ndarray, np.ndarray]:
+    """Images and labels of a Dataset, in its order."""
+    try:
+        pairs = [dataset[i] for i in range(len(dataset))]
+        images, labels = zip(*((np.asarray(image), np.asarray(label)) for image, label in pairs), strict=True)
+    except (TypeError, ValueError) as error:
+        raise BadInput(f"expected a Dataset with a length, of (image, label) pairs, got {error}") from None
+    if len({image.shape for image in images}) > 1:
+        raise BadInput(f"expected images of equal size, got {images[0].shape} and others")
+    return np.stack(images), np.stack(labels)
+
+
+def _labels(y: Any, name: str) -> np.ndarray:
+    labels = y.detach().cpu().numpy() if isinstance(y, torch.Tensor) else np.asarray(y)
+    if labels.ndim != 1 or labels.dtype.kind not in "iubUS":
+        raise BadInput(f"expected {name} to be one whole number or text per image, got {labels.dtype} {labels.shape}")
+    return labels
+
+
+def _pixels(x: Any, name: str) -> np.ndarray:
+    """8-bit images; floating-point ones are rounded."""
+    pixels = x.detach().cpu().numpy() if isinstance(x, torch.Tensor) else np.asarray(x)
+    if pixels.dtype.kind != "f":
+        return pixels
+    if not (np.isfinite(pixels).all() and pixels.min(initial=0) >= 0 and pixels.max(initial=0) <= 1):
+        raise BadInput(f"expected floating-point images in [0, 1] in {name}, got other values or NaN")
+    return np.round(255 * pixels).astype(np.uint8)
+
+
+def _spec(images: Images, classes: np.ndarray) -> ImageSpec:
+    pixels = images.pixels.double() / 255
+    mean, std = pixels.mean((0, 2, 3)), pixels.std((0, 2, 3)).clamp(min=1e-3)
+    channels, height, width = images.pixels.shape[1:]
+    names = tuple(c.decode() if isinstance(c, bytes) else str(c) for c in classes.tolist())
+    return ImageSpec(channels, height, width, names, tuple(mean.tolist()), tuple(std.tolist()))

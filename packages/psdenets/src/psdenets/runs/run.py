@@ -1,0 +1,119 @@
+"""A finished run, from Python."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
+
+from psdenets.errors import BadInput
+from psdenets.runs.files import read_json, read_lines
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+    from psdenets.config import Config
+    from psdenets.models.base import ImageClassifier
+    from psdenets.runs.predictions import Predictions
+
+
+@dataclass(frozen=True)
+class Run:
+    """A finished run: its directory, and what is in it, read on first use.
+
+    Attributes:
+        path: the run directory.
+        allow_code: whether custom code that the run refers to may be executed.
+
+    Example:
+        >>> run = Run.load("runs/first")
+        >>> run.metrics["accuracy"], run.history[-1]["val"]["nll"]
+        >>> run.model.predict_proba(x, samples=10)
+        >>> run.plot_reliability()
+    """
+
+    path: Path
+    allow_code: bool = False
+
+    @classmethod
+    def load(cls, path: str | Path, *, allow_code: bool = False) -> Self:
+        """The run in a directory; raises BadInput unless it is finished."""
+        if not (Path(path) / "metrics.json").is_file():
+            raise BadInput(f"expected a finished run with metrics.json, got {path}")
+        return cls(Path(path), allow_code)
+
+    def __repr__(self) -> str:
+        scores = ", ".join(f"{name} {self.metrics[name]:.4f}" for name in ("accuracy", "nll", "ece"))
+        return f"Run({str(self.path)!r}: {self.config.title}, seed {self.config.seed}, {scores})"
+
+    @cached_property
+    def config(self) -> Config:
+        """The options of the run."""
+        from psdenets.runs.loading import read_config
+
+        return read_config(self.path, self.allow_code)[0]
+
+    @cached_property
+    def metrics(self) -> dict[str, Any]:
+        """The final metrics on the test images: metrics.json."""
+        found: dict[str, Any] = read_json(self.path / "metrics.json")
+        return found
+
+    @cached_property
+    def history(self) -> list[dict[str, Any]]:
+        """The metrics of every epoch: metrics.jsonl."""
+        return read_lines(self.path / "metrics.jsonl")
+
+    @cached_property
+    def model(self) -> ImageClassifier:
+        """The trained network, ready to predict."""
+        from psdenets.runs.loading import load
+
+        return load(self.path, allow_code=self.allow_code)
+
+    @cached_property
+    def predictions(self) -> Predictions:
+        """Probabilities (S, N, C) and labels (N,) of the test images: predictions.npz."""
+        import numpy as np
+
+        from psdenets.models.likelihoods import likelihood_of
+        from psdenets.runs.predictions import Predictions
+
+        with np.load(self.path / "predictions.npz") as found:
+            return Predictions(found["probs"], found["labels"], self.metrics["kl"], likelihood_of(self.config))
+
+    @property
+    def report(self) -> Path:
+        """The report, one HTML page that can be opened anywhere."""
+        return self.path / "report.html"
+
+    def plot_curves(self) -> Figure:
+        """Accuracy and ECE by epoch."""
+        from psdenets.runs.plots import training_curves
+
+        if not self.history or "val" not in self.history[0]:
+            raise BadInput(f"expected a run with epochs, got {self.path} of --model {self.config.model}")
+        return training_curves(self.history)
+
+    def plot_reliability(self) -> Figure:
+        """Accuracy against confidence on the test images."""
+        return self._figure("reliability")
+
+    def plot_entropy(self) -> Figure:
+        """Histogram of the predictive entropy of the test images."""
+        return self._figure("entropy")
+
+    def plot_weights(self) -> Figure:
+        """Sample paths of a few weights over depth."""
+        from psdenets.models.psde import Classifier
+        from psdenets.runs.plots import weight_paths
+
+        if not isinstance(self.model, Classifier):
+            raise BadInput(f"expected weights that follow a process, got --model {self.config.model}")
+        return weight_paths(self.model)
+
+    def _figure(self, name: str) -> Figure:
+        from psdenets.runs.plots import prediction_figures
+
+        return prediction_figures(self.predictions)[name]

@@ -1,0 +1,72 @@
+"""A table of runs: what they are and how well they predict."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any, final
+
+from psdenets.errors import BadInput
+from psdenets.runs.run import Run
+
+COLUMNS = (
+    "run", "dataset", "model", "cut", "seed", "accuracy", "ece", "nll", "epistemic_share", "epochs", "seconds",
+)  # fmt: skip
+_FORMATS = {"accuracy": ".2%", "ece": ".2%", "nll": ".4f", "epistemic_share": ".1%", "seconds": ".0f"}
+
+
+@final
+class RunsTable(list[dict[str, Any]]):
+    """A list of runs, each a dict by column; printed as a table, in notebooks too."""
+
+    def __str__(self) -> str:
+        cells = [list(COLUMNS), *([_shown(name, row[name]) for name in COLUMNS] for row in self)]
+        widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+        return "\n".join("  ".join(c.ljust(w) for c, w in zip(row, widths, strict=True)).rstrip() for row in cells)
+
+    def _repr_html_(self) -> str:
+        from html import escape
+
+        rows = [list(COLUMNS), *([_shown(name, row[name]) for name in COLUMNS] for row in self)]
+        head, *body = ("".join(f"<td>{escape(cell)}</td>" for cell in row) for row in rows)
+        return f"<table><tr>{head.replace('td>', 'th>')}</tr>{''.join(f'<tr>{row}</tr>' for row in body)}</table>"
+
+    def to_pandas(self) -> Any:
+        """A pandas DataFrame with the same columns; raises BadInput if pandas is not installed."""
+        try:
+            import pandas as pd  # type: ignore[import-untyped]
+        except ImportError:
+            raise BadInput("expected pandas for a DataFrame, but it is not installed: pip install pandas") from None
+        return pd.DataFrame(list(self), columns=list(COLUMNS))
+
+
+def runs_table(runs: str | Path | Run | Sequence[str | Path | Run]) -> RunsTable:
+    """A table of finished runs, given as directories or patterns like "runs/*"; unfinished runs are left out.
+
+    Example:
+        >>> print(runs_table(["runs/*"]))
+    """
+    found = [runs] if isinstance(runs, str | Path | Run) else runs
+    return RunsTable(_row(run) for each in found for run in _runs(each))
+
+
+def _runs(pattern: str | Path | Run) -> Iterable[Run]:
+    if isinstance(pattern, Run):
+        return [pattern]
+    here = Path(pattern)
+    paths = sorted(Path(here.anchor).glob(str(here.relative_to(here.anchor))))
+    if not paths:
+        raise BadInput(f"expected run directories, got {pattern}, which matches nothing")
+    return [Run(path) for path in paths if (path / "metrics.json").is_file()]
+
+
+def _row(run: Run) -> dict[str, Any]:
+    """The options are read as text, so a run with custom code is listed without executing it."""
+    from psdenets.runs.files import read_json
+
+    options, metrics = read_json(run.path / "config.json"), run.metrics
+    return {name: run.path.name if name == "run" else {**options, **metrics}.get(name) for name in COLUMNS}
+
+
+def _shown(name: str, value: Any) -> str:
+    return "" if value is None else format(value, _FORMATS.get(name, ""))

@@ -1,0 +1,154 @@
+"""Train from Python: `run = psdenets.fit("digits-cpu-ode-first", sigma=0.3, out="runs/a")`.
+
+The command `python -m psdenets.train` calls the same function. Errors are exceptions: `BadInput` for options and data
+that cannot be used, `Diverged` if training produced a NaN or infinity, `Interrupted` after Ctrl-C. A run that did not
+finish keeps its checkpoint, and `fit(..., resume=True)` continues it.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from psdenets.config import Config
+from psdenets.errors import BadInput
+from psdenets.options.fields import flag
+from psdenets.presets import preset
+from psdenets.runs.directory import RunDir
+from psdenets.runs.files import read_json
+from psdenets.runs.run import Run
+
+if TYPE_CHECKING:
+    from psdenets.data.sets import Pool
+    from psdenets.training.callbacks import Callback
+
+# Options that may change when a run is resumed: where and for how long it runs, not what it computes.
+_MAY_CHANGE = frozenset(
+    {"out", "device", "threads", "max_seconds", "checkpoint_seconds", "data_root", "download", "log", "epochs"}
+)
+
+
+def fit(
+    config: str | Config | None = None,
+    *,
+    data: Any = None,
+    callbacks: Sequence[Callback] = (),
+    resume: bool = False,
+    progress: str = "auto",
+    allow_code: bool = False,
+    **options: Any,
+) -> Run:
+    """Train a network and write a run directory.
+
+    Args:
+        config: the name of a preset, a `Config`, or None for the defaults. With `resume`, None takes the options of
+            the run.
+        data: images to use instead of those of the option `dataset`: (x, y), (x, y, x_test, y_test), a
+            `torch.utils.data.Dataset` of (image, label), or a pair of them, for training and test. Images are 8-bit,
+            or floating-point in [0, 1]; labels are whole numbers or text. A test set is split off if there is none.
+        callbacks: see `psdenets.Callback`.
+        resume: continue the run in `out` if there is one; a finished run with more `epochs` is extended.
+        progress: "auto", "live", "bar", "lines" or "none".
+        allow_code: with `resume`, allow the run's custom code to be executed.
+        options: options of the config to change, by name, e.g. out="runs/a", seed=1.
+
+    Returns:
+        The finished run.
+
+    Raises:
+        BadInput: if an option or the data cannot be used, or `out` already holds a run and `resume` is False.
+        Diverged: if training produced a NaN or infinity.
+        Interrupted: after Ctrl-C, with a checkpoint.
+    """
+    out = options.get("out", config.out if isinstance(config, Config) else None)
+    if resume and out is None:
+        raise BadInput("expected --out RUN_DIR with --resume, got no --out")
+    before = RunDir(Path(out)) if resume and out is not None else None
+    if before is not None and before.holds_run:
+        found, run = _resumed(before, config, options, allow_code)
+    else:
+        found, run = _fresh(_config(config, options, data is not None))
+    if not run.finished:
+        _train(found, run, data, callbacks, progress)
+    elif progress != "none":
+        sys.stdout.write(f"{run.path} holds a finished run: nothing to do\n")
+    return Run(run.path, allow_code=allow_code or bool(found.references))
+
+
+def _train(config: Config, run: RunDir, data: Any, callbacks: Sequence[Callback], progress: str) -> None:
+    from psdenets.data.arrays import pool_from
+    from psdenets.training.callbacks import logs_of
+    from psdenets.training.display import display_on
+    from psdenets.training.session import train
+    from psdenets.training.watch import Watch
+
+    display_on(progress if progress != "live" else "auto")  # refuse an unknown name before any work
+    pool = None if data is None else pool_from(data)
+    if config.dataset == "arrays" and run.holds_run:
+        _require_same(pool, run)
+    watch = Watch(progress, (*logs_of(config), *callbacks), pool)
+    train(config, run, watch)
+    for callback in watch.callbacks:
+        callback.on_end(Run(run.path, allow_code=bool(config.references)))
+
+
+def _require_same(pool: Pool | None, run: RunDir) -> None:
+    """Raise BadInput unless these are the arrays that the run was started with."""
+    if pool is None:
+        raise BadInput(f"expected data=, the arrays that {run.path} was trained on, got none")
+    if pool.checksum != read_json(run.file("data.json")).get("checksum"):
+        raise BadInput(f"expected the arrays that {run.path} was trained on, got others: their checksum differs")
+
+
+def _config(config: str | Config | None, options: dict[str, Any], arrays: bool) -> Config:
+    given = {"dataset": "arrays"} if arrays else {}
+    if isinstance(config, Config):
+        return config.replace(**options, **given)
+    return Config(**options, **given) if config is None else preset(config, **options, **given)
+
+
+def _fresh(config: Config) -> tuple[Config, RunDir]:
+    run = RunDir.choose(config)
+    if run.holds_run:
+        raise BadInput(f"expected a new --out, got {run.path}, which holds a run; --resume continues it")
+    return config.replace(out=str(run.path)), run
+
+
+def _resumed(
+    run: RunDir, config: str | Config | None, options: dict[str, Any], allow_code: bool
+) -> tuple[Config, RunDir]:
+    """The existing run and its config; raises BadInput for an option that would change what it computes."""
+    from psdenets.runs.loading import read_config
+
+    found, _ = read_config(run.path, allow_code=allow_code)
+    before = found.as_dict()
+    if config is not None:
+        options = {**_config(config, options, before["dataset"] == "arrays").as_dict(), "out": str(run.path)}
+    wanted = Config.read(before, **options).as_dict()
+    for name, value in wanted.items():
+        if name not in _MAY_CHANGE and value != before.get(name) and name != "sources":
+            raise BadInput(f"expected {flag(name)} {before.get(name)} as in {run.path}, got {value}")
+    changed = found.replace(**{name: value for name, value in wanted.items() if name in _MAY_CHANGE})
+    if wanted.get("epochs") != before.get("epochs"):
+        _extend(found, changed, run)
+    return changed, run
+
+
+def _extend(before: Config, after: Config, run: RunDir) -> None:
+    """Give a run more epochs; raises BadInput if its schedule cannot be continued.
+
+    The learning rate, if it is not constant, continues on the schedule of the new number of epochs.
+    """
+    old, new = before.training.epochs, after.training.epochs
+    if new < old:
+        raise BadInput(f"expected at least the {old} --epochs of {run.path}, got {new}")
+    if before.system.ensemble is not None:
+        raise BadInput(f"expected --epochs {old} as in {run.path}, got {new}: an ensemble cannot be extended")
+    if before.system.flow is not None and len(before.system.flow.counts) > 1:
+        raise BadInput(
+            f"expected --epochs {old} as in {run.path}, got {new}: its grid was already refined, see --steps "
+            f"{before.system.flow.steps}"
+        )
+    run.reopen(after)
