@@ -312,7 +312,7 @@ def test_a_run_killed_while_it_is_reopened_finishes_as_before(tmp_path):
     [
         ({}, 1, "expected at least the 2 --epochs"),
         ({"steps": "2,3"}, 4, "its grid was already refined"),
-        ({"model": "ensemble", "member": "psde", "members": 1}, 4, "an ensemble cannot be extended"),
+        ({"model": "ensemble", "member": "psde", "members": 2}, 4, "an ensemble cannot be extended"),
     ],
 )
 def test_runs_that_cannot_be_extended_are_refused_and_stay_finished(options, more, message, tmp_path):

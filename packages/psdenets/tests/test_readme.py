@@ -51,8 +51,8 @@ def test_every_command_runs_with_a_small_network(tmp_path, monkeypatch, capsys):
         assert MAINS[name]([*args, *small]) == 0, (name, rest, capsys.readouterr().err)
 
 
-def test_the_python_example_runs(tmp_path):
-    (code,) = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
+@pytest.mark.parametrize("code", re.findall(r"```python\n(.*?)```", README, re.DOTALL))
+def test_the_python_examples_run(code, tmp_path):
     subprocess.run([sys.executable, "-c", code], check=True, cwd=tmp_path, env=os.environ)
 
 
