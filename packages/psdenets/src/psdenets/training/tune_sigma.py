@@ -53,7 +53,7 @@ def tune_sigma(model: Classifier, images: Images, how: str) -> Tuned:
 
 
 def search(nlls: Callable[[int], np.ndarray], how: str) -> Tuned:
-    """Climb from power 0 of the step as long as it pays, then descend if it did not pay at all.
+    """Climb from power 0 of the step as long as it pays; then descend as long as it pays, if 0 is still the best.
 
     Args:
         nlls: power -> NLL of every part of the images.
@@ -66,13 +66,14 @@ def search(nlls: Callable[[int], np.ndarray], how: str) -> Tuned:
         [1.25, 1.56]
     """
     at = {0: nlls(0)}
-    for direction in (1, -1):
-        if direction == -1 and _lowest(at) > 0:
+    for k in range(1, _MOST + 1):
+        at[k] = nlls(k)
+        if _lowest(at) != k and (how == "best" or not _within_an_error(at, k)):
             break
-        for k in range(1, _MOST + 1):
-            at[direction * k] = nlls(direction * k)
-            if not _within_an_error(at, direction * k):
-                break
+    for k in range(-1, -_MOST - 1, -1):
+        if _lowest(at) != k + 1:
+            break
+        at[k] = nlls(k)
     power = _lowest(at) if how == "best" else max(k for k in at if _within_an_error(at, k))
     return Tuned(_STEP**power, {_STEP**k: float(values.mean()) for k, values in at.items()})
 
