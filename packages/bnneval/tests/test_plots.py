@@ -73,6 +73,30 @@ def test_entropy_by_severity_draws_one_line_per_corruption_and_the_pooled_mean(p
     assert (tmp_path / "shift.pdf").read_bytes().startswith(b"%PDF")
 
 
+def test_pit_bars_are_densities_and_the_band_has_two_binomial_standard_deviations():
+    figure = plots.pit_diagram(bnneval.pit_histogram([0.1] * 30 + [0.4] * 20 + [0.6] * 50, bins=4), "fold 1")
+    (axes,) = figure.axes
+    assert [bar.get_height() for bar in axes.containers[0]] == pytest.approx([0.3 * 4, 0.2 * 4, 0.5 * 4, 0])
+    (band,) = [patch for patch in axes.patches if hasattr(patch, "get_data")]
+    upper, edges, lower = band.get_data()
+    std = 4 * np.sqrt(1 / 4 * 3 / 4 / 100)
+    assert upper == pytest.approx([1 + 2 * std] * 4)
+    assert lower == pytest.approx([1 - 2 * std] * 4)
+    assert edges.tolist() == [0, 0.25, 0.5, 0.75, 1]
+    assert axes.get_title() == "fold 1"
+
+
+def test_quantile_curves_are_the_observed_shares_and_the_legend_has_the_errors():
+    curves = {
+        "wide": bnneval.quantile_calibration([0.4, 0.6], levels=[0.25, 0.75]),
+        "low": bnneval.quantile_calibration([1.0], levels=[0.5]),
+    }
+    (axes,) = plots.quantile_diagram(curves, "two models").axes
+    assert texts(axes) == ["wide: error = 25.00 %", "low: error = 50.00 %"]
+    assert [line.get_ydata().tolist() for line in axes.lines[:2]] == [[0, 1], [0]]
+    assert axes.get_title() == "two models"
+
+
 def test_colours_differ_in_lightness():
     # Lightness is 0.2126 R + 0.7152 G + 0.0722 B of linear light.
     def luminance(colour):

@@ -125,17 +125,69 @@ def labels(y: ArrayLike, n: int, classes: int, name: str = "labels") -> NDArray[
     return a.astype(np.int64, copy=False)
 
 
-def scores(x: ArrayLike, name: str) -> NDArray[np.float64]:
-    """(N,) finite numbers, at least one."""
+def finite(x: ArrayLike, name: str, axes: str) -> NDArray[np.float64]:
+    """Finite numbers, at least one, with these axes, such as "(S, N)"."""
     a = array(x, name)
-    if a.ndim != 1:
-        raise ValueError(f"expected {name} of shape (N,), got {a.shape}")
+    if a.ndim != sum(letter.isalpha() for letter in axes):
+        raise ValueError(f"expected {name} of shape {axes}, got {a.shape}")
     if a.size == 0:
         raise ValueError(f"expected at least one value in {name}, got an empty array")
-    if a.dtype.kind == "f" and not np.isfinite(a).all():
-        i = int(np.argmin(np.isfinite(a)))
-        raise ValueError(f"expected finite {name}, got {a[i]} at index {i}")
+    _reject_where(~np.isfinite(a), a, f"finite {name}")
     return a.astype(np.float64, copy=False)
+
+
+def _reject_where(bad: NDArray[np.bool_], a: NDArray[Any], expected: str) -> None:
+    """Raise ValueError for the first bad value, if there is one."""
+    if bad.any():
+        index = tuple(int(i) for i in np.unravel_index(np.argmax(bad), bad.shape))
+        raise ValueError(f"expected {expected}, got {a[index]} at index {index[0] if a.ndim == 1 else index}")
+
+
+def scores(x: ArrayLike, name: str) -> NDArray[np.float64]:
+    """(N,) finite numbers, at least one."""
+    return finite(x, name, "(N,)")
+
+
+def targets(y: ArrayLike, n: int, name: str = "y") -> NDArray[np.float64]:
+    """(N,) finite numbers, one for each of n predictions."""
+    a = scores(y, name)
+    if len(a) != n:
+        raise ValueError(f"expected {name} of shape ({n},), got {a.shape}")
+    return a
+
+
+def gaussians(
+    mean: ArrayLike, std: ArrayLike, names: tuple[str, str] = ("mean", "std"), axes: str = "(N,)"
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Means and positive standard deviations of the same shape."""
+    m, sigma = finite(mean, names[0], axes), finite(std, names[1], axes)
+    if sigma.shape != m.shape:
+        raise ValueError(f"expected {names[1]} of shape {m.shape} like {names[0]}, got {sigma.shape}")
+    _reject_where(sigma <= 0, sigma, f"{names[1]} > 0")
+    return m, sigma
+
+
+def mixture(means: ArrayLike, stds: ArrayLike) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Means and positive standard deviations (S, N): one Gaussian for each of S weight samples and N targets."""
+    return gaussians(means, stds, ("means", "stds"), "(S, N)")
+
+
+def bounds(lower: ArrayLike, upper: ArrayLike) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Ends (N,) of N intervals, lower <= upper."""
+    low, high = scores(lower, "lower"), scores(upper, "upper")
+    if low.shape != high.shape:
+        raise ValueError(f"expected upper of shape {low.shape} like lower, got {high.shape}")
+    if (low > high).any():
+        i = int(np.argmax(low > high))
+        raise ValueError(f"expected lower <= upper, got lower={low[i]}, upper={high[i]} at index {i}")
+    return low, high
+
+
+def between_zero_and_one(x: ArrayLike, name: str) -> NDArray[np.float64]:
+    """(N,) numbers from 0 to 1, at least one."""
+    a = scores(x, name)
+    _reject_where((a < 0) | (a > 1), a, f"0 <= {name} <= 1")
+    return a
 
 
 def images(x: ArrayLike, name: str = "images") -> NDArray[np.uint8]:

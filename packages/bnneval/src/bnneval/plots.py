@@ -1,4 +1,4 @@
-"""Publication figures: reliability diagram, entropy histograms, ROC, entropy by severity. No pyplot, no global state.
+"""Publication figures: reliability, entropy, ROC, entropy by severity, PIT and quantiles. No pyplot, no global state.
 
 The Okabe-Ito colours are distinguishable with any colour vision; line styles and hatches differ as well, so the figures
 can be printed in black and white.
@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bnneval.calibration import Reliability
+from bnneval.pit import PitHistogram, QuantileCalibration
 from bnneval.roc import Roc
 from bnneval.shift import Shift
 
@@ -126,6 +127,39 @@ def entropy_by_severity(shift: Shift) -> Figure:
     axes.set(xlabel="severity", ylabel="predictive entropy (nats)", xticks=severity)
     axes.set_ylim(bottom=0)
     axes.legend(loc="lower right")
+    return figure
+
+
+@_styled
+def pit_diagram(histogram: PitHistogram, title: str = "") -> Figure:
+    """Density of PIT values per bin; about 95 % of the bins of a calibrated model are in the shaded band."""
+    figure, axes = _figure()
+    n, width = histogram.counts.sum(), np.diff(histogram.edges)
+    axes.bar(
+        histogram.edges[:-1], histogram.counts / n / width, width=width, align="edge", color=BLUE, edgecolor="white"
+    )
+    # A count is binomial with probability `width`; divided by n * width it is a density with mean 1.
+    std = np.sqrt(width * (1 - width) / n) / width
+    band = {"baseline": 1 - 2 * std, "fill": True, "color": ORANGE, "alpha": 0.3, "label": "calibrated: 1 ± 2 std"}
+    axes.stairs(1 + 2 * std, histogram.edges, **band)
+    axes.axhline(1, color="black", linestyle="--", linewidth=0.8)
+    axes.set(xlabel="PIT", ylabel="density", xlim=(0, 1), title=title)
+    axes.set_ylim(bottom=0)
+    axes.legend(loc="lower center", frameon=True, framealpha=0.85, edgecolor="none")  # it covers bars
+    return figure
+
+
+@_styled
+def quantile_diagram(curves: Mapping[str, QuantileCalibration], title: str = "") -> Figure:
+    """Observed share below each predicted quantile, one curve per model; the legend shows the mean distance."""
+    figure, axes = _figure(3.4, 3.2)
+    for (name, curve), colour, line in zip(curves.items(), cycle(CYCLE), cycle(LINES), strict=False):
+        label = f"{name}: error = {100 * curve.error:.2f} %"
+        axes.plot(curve.levels, curve.observed, color=colour, linestyle=line, linewidth=1.5, label=label)
+    axes.plot([0, 1], [0, 1], color=GREY, linestyle=(0, (1, 3)), linewidth=0.8)
+    axes.set(xlabel="predicted level of the quantile", ylabel="observed share below it", title=title)
+    axes.set(xlim=(0, 1), ylim=(0, 1), aspect="equal")
+    axes.legend(loc="upper left")
     return figure
 
 

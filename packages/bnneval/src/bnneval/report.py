@@ -6,7 +6,11 @@ from numpy.typing import ArrayLike, NDArray
 
 from bnneval import _check
 from bnneval.calibration import classwise_ece, ece, reliability
+from bnneval.intervals import central_interval_mixture, coverage, interval_score
+from bnneval.mixture import mixture_mean, std_split
+from bnneval.pit import pit_histogram, pit_mixture, quantile_calibration
 from bnneval.predictive import averaged
+from bnneval.regression import crps_mixture, mae, nll_mixture, rmse
 from bnneval.roc import detection
 from bnneval.scoring import accuracy, accuracy_one_sample, brier, nll, nll_one_sample
 from bnneval.selective import aurc
@@ -79,6 +83,40 @@ def _ood(inside: NDArray[Any], outside: NDArray[Any]) -> dict[str, Any]:
         result |= {f"{key}_mutual_information": value for key, value in by_mi.items()}
         result |= {"epistemic_share": epistemic_share(outside), "disagreement": disagreement(outside)}
     return result
+
+
+def regression_report(
+    means: ArrayLike, stds: ArrayLike, y: ArrayLike, level: float = 0.95, bins: int = 10
+) -> dict[str, Any]:
+    """All metrics of Gaussian mixtures (S, N), (S, N) with targets (N,); `level` is that of the interval.
+
+    >>> regression_report([[0.0, 1.0]], [[1.0, 1.0]], [1.0, 1.5])["mae"]
+    0.75
+    """
+    mean = mixture_mean(means, stds)
+    std = std_split(means, stds)
+    lower, upper = central_interval_mixture(means, stds, level)
+    pit = pit_mixture(means, stds, y)
+    quantiles = quantile_calibration(pit)
+    histogram = pit_histogram(pit, bins)
+    return {
+        "targets": len(mean),
+        "weight_samples": len(_check.array(means, "means")),
+        "rmse": rmse(mean, y),
+        "mae": mae(mean, y),
+        "nll": nll_mixture(means, stds, y),
+        "crps": crps_mixture(means, stds, y),
+        "level": float(level),
+        "coverage": coverage(lower, upper, y),
+        "interval_width": float((upper - lower).mean()),
+        "interval_score": interval_score(lower, upper, y, level),
+        "quantile_error": quantiles.error,
+        "total_std_mean": float(std.total.mean()),
+        "aleatoric_std_mean": float(std.aleatoric.mean()),
+        "epistemic_std_mean": float(std.epistemic.mean()),
+        "quantiles": {"levels": quantiles.levels.tolist(), "observed": quantiles.observed.tolist()},
+        "pit": {"edges": histogram.edges.tolist(), "counts": histogram.counts.tolist()},
+    }
 
 
 def table(metrics: dict[str, Any]) -> str:
