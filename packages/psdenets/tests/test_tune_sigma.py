@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from psdenets import Config, build, load
 from psdenets.data import load_splits
 from psdenets.runs.predictions import predict
+from psdenets.runs.weights import load_weights, save_weights
 from psdenets.seeds import generator
 from psdenets.train import main
 from psdenets.training.tune_sigma import search, tune_sigma
@@ -95,11 +96,12 @@ def test_the_factor_is_chosen_on_the_images_given():
     assert nll == pytest.approx(found.nll[found.factor])
 
 
-def test_weights_saved_before_there_was_a_factor_load_with_factor_1():
-    config = Config(cut="full", steps=3, width=4, noise_scale="absolute", limit_train=64)
-    model = build(config)
-    model.set_sigma(2.0)
-    state = {name: tensor for name, tensor in model.state_dict().items() if name != "sigma_factor"}
-    model.load_state_dict(state)
+def test_weights_saved_before_there_was_a_factor_load_with_factor_1(small_run, tmp_path):
+    for name in ("config.json", "data.json"):
+        (tmp_path / name).write_bytes((small_run / name).read_bytes())
+    weights = load_weights(small_run / "model.safetensors")
+    assert float(weights.pop("sigma_factor")) == 1
+    save_weights(weights, tmp_path / "model.safetensors")
+    model = load(tmp_path)
     assert float(model.sigma_factor) == 1
-    assert model.deep_blocks[0].process.prior.constant_sigma == pytest.approx(config.system.process.sigma)
+    assert model.deep_blocks[0].process.prior.constant_sigma == pytest.approx(model.config.system.process.sigma)

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple, cast, final
+from typing import TYPE_CHECKING, NamedTuple, cast, final
 
 import torch
 from torch import Tensor, nn
@@ -212,7 +212,8 @@ class Classifier(ImageClassifier):
     Learned transitions normalise by the statistics of a batch in training. In prediction, every weight sample uses the
     statistics that it has on `reference`, a thousand training images that are saved with the network.
 
-    `sigma_factor` multiplies sigma; it is 1 in training, and saved with the network.
+    `sigma_factor` multiplies sigma: 1 in training, then that of `--tune-sigma`. It is saved with the network, and
+    `psdenets.load` applies it with `set_sigma`.
     """
 
     reference: Tensor
@@ -246,11 +247,6 @@ class Classifier(ImageClassifier):
         self.sigma_factor.fill_(factor)
         for block in self.deep_blocks:
             block.set_sigma(factor)
-
-    def _load_from_state_dict(self, state: dict[str, Any], prefix: str, *rest: Any) -> None:
-        state.setdefault(f"{prefix}sigma_factor", torch.ones(()))  # files from before --tune-sigma
-        super()._load_from_state_dict(state, prefix, *rest)
-        self.set_sigma(float(self.sigma_factor))
 
     @property
     def learned(self) -> bool:

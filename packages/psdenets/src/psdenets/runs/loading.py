@@ -2,7 +2,7 @@
 
 import json
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import torch
 
@@ -10,6 +10,7 @@ from psdenets.config import Config
 from psdenets.data.spec import ImageSpec
 from psdenets.errors import BadInput
 from psdenets.models.base import ImageClassifier
+from psdenets.models.psde import Classifier
 from psdenets.models.registry import build
 from psdenets.options.network import REVERSIBLE
 from psdenets.references import restore
@@ -40,7 +41,11 @@ def load(
             f"expected reference images in {weights}, got running averages over weight samples, which an earlier "
             "version used in prediction; train the run again"
         )
+    if isinstance(model, Classifier):
+        tensors.setdefault("sigma_factor", torch.ones(()))  # files from before --tune-sigma
     model.load_state_dict(tensors)
+    if tensors.get("sigma_factor", 1) != 1:
+        cast("Classifier", model).set_sigma(float(tensors["sigma_factor"]))
     return model.to(device).eval().requires_grad_(False)
 
 

@@ -27,10 +27,10 @@ class Run:
         allow_code: whether custom code that the run refers to may be executed.
 
     Example:
-        >>> run = Run.load("runs/first")
-        >>> run.metrics["accuracy"], run.history[-1]["val"]["nll"]
-        >>> run.model.predict_proba(x, samples=10)
-        >>> run.plot_reliability()
+        run = Run.load("runs/first")
+        run.metrics["accuracy"], run.history[-1]["val"]["nll"]
+        run.model.predict_proba(x, samples=10)
+        run.plot_reliability()
     """
 
     path: Path

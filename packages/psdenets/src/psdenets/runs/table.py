@@ -43,8 +43,7 @@ class RunsTable(list[dict[str, Any]]):
 def runs_table(runs: str | Path | Run | Sequence[str | Path | Run]) -> RunsTable:
     """A table of finished runs, given as directories or patterns like "runs/*"; unfinished runs are left out.
 
-    Example:
-        >>> print(runs_table(["runs/*"]))
+    Example: print(runs_table(["runs/*"]))
     """
     found = [runs] if isinstance(runs, str | Path | Run) else runs
     return RunsTable(_row(run) for each in found for run in _runs(each))

@@ -208,7 +208,7 @@ class Trainer:
     def finished(self) -> ImageClassifier:
         """A classifier with the weights to keep, ready to predict."""
         model = self.evaluated
-        model.load_state_dict(self.chosen())
+        model.load_state_dict(self._complete(self.chosen()))
         if self._flow is not None:
             self._set_steps(self._flow.finest)
         return model.eval().requires_grad_(False)
@@ -229,9 +229,9 @@ class Trainer:
 
     def restore(self, snapshot: Snapshot) -> None:
         """The inverse of `snapshot`."""
-        self.model.load_state_dict(snapshot.part("model"))
+        self.model.load_state_dict(self._complete(snapshot.part("model")))
         if self.averaged is not None:
-            self.averaged.load_state_dict(snapshot.part("ema"))
+            self.averaged.load_state_dict(self._complete(snapshot.part("ema")))
         self.best = snapshot.part("best")
         position = dict(snapshot.values["position"])
         best = position.pop("best_val")
@@ -247,6 +247,10 @@ class Trainer:
         if self.at.batch:
             self._probs, self._labels = [snapshot.tensors["epoch.probs"]], [snapshot.tensors["epoch.labels"]]
             self._sums = dict(snapshot.values["sums"])
+
+    def _complete(self, state: dict[str, Tensor]) -> dict[str, Tensor]:
+        """The state of a model, also from a checkpoint that was written before `--tune-sigma`."""
+        return {"sigma_factor": torch.ones(()), **state} if isinstance(self.model, Classifier) else state
 
     def _check_noise(self) -> None:
         """Raise `BadInput` if predictions would not depend on the noise on one of the grids."""
