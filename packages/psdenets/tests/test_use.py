@@ -12,8 +12,10 @@ import pytest
 import torch
 from PIL import Image
 
-from psdenets import BadInput, Config, build, evaluate, load, predict
+from psdenets import BadInput, Config, build, evaluate, load, predict, train
 from psdenets.data import load_splits
+from psdenets.data.images import to_unit
+from psdenets.seeds import generator
 
 
 def failing(main, capsys, *args):
@@ -101,6 +103,29 @@ def test_evaluate_with_mirror_averages_over_both_views(small_run, tmp_path, caps
     assert evaluate.main([str(small_run), "--no-mirror", "--out", str(tmp_path / "o")]) == 0
     with np.load(tmp_path / "o" / "predictions.npz") as plain, np.load(small_run / "predictions.npz") as one:
         np.testing.assert_array_equal(plain["probs"], one["probs"])
+
+
+def test_evaluate_reports_bounds_on_the_evidence(small_run, tmp_path, capsys):
+    out = tmp_path / "b"
+    assert evaluate.main([str(small_run), "--bounds", "4", "--out", str(out)]) == 0
+    assert "importance-weighted bound" in capsys.readouterr().out
+    found = json.loads((out / "metrics.json").read_text())["bounds"]
+    model = load(small_run)
+    train = load_splits(model.config).train
+    weights = model.draw(4, generator(model.config.seed, "bounds"))
+    with torch.no_grad():
+        logits = model.logits(to_unit(train.pixels), weights).double()
+        picked = logits.log_softmax(-1)[:, torch.arange(len(train)), train.labels].sum(-1)
+    ratio = sum(path.kl + path.stl_term for path in weights.paths).double()
+    assert found["elbo"] == pytest.approx((picked - weights.kl.double()).mean().item(), rel=1e-6)
+    assert found["importance"] == pytest.approx((picked - ratio).logsumexp(0).item() - np.log(4), rel=1e-6)
+    assert (found["samples"], found["images"]) == (4, len(train))
+    assert "expected --bounds to be at least 1" in failing(evaluate.main, capsys, small_run, "--bounds", "0")
+
+
+def test_bounds_need_a_weight_process_and_a_deterministic_head(tmp_path, small, capsys):
+    assert train.main(["--out", str(tmp_path / "r"), *small, "--head", "meanfield"]) == 0
+    assert "deterministic head" in failing(evaluate.main, capsys, tmp_path / "r", "--bounds", "2")
 
 
 def test_evaluate_refuses_invalid_requests(small_run, tmp_path, capsys):

@@ -42,6 +42,9 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--ood", metavar="NAME", help="a data set, a folder of pictures, or noise")
     parser.add_argument("--corruptions", action="store_true", help="the 19 CIFAR-10-C corruptions, severities 1 to 5")
+    parser.add_argument(
+        "--bounds", type=int, metavar="K", help="ELBO and importance-weighted bound from K samples, on training images"
+    )
     parser.add_argument("--frost", metavar="DIR", help="photographs for the corruption frost")
     parser.add_argument(
         "--data-root", help="directory containing the data sets (default: $PSDENETS_DATA, then the run's)"
@@ -57,7 +60,7 @@ def _parser() -> argparse.ArgumentParser:
 
 def _main(argv: Sequence[str]) -> int:
     args = _parser().parse_args(argv)
-    for name, value in (("samples", args.samples), ("limit-test", args.limit_test)):
+    for name, value in (("samples", args.samples), ("limit-test", args.limit_test), ("bounds", args.bounds)):
         if value is not None and value < 1:
             raise BadInput(f"expected --{name} to be at least 1, got {value}")
     if args.steps is not None and not COUNTS.holds(args.steps):
@@ -79,10 +82,12 @@ def evaluate(args: argparse.Namespace) -> str:
     from bnneval import report, table
     from psdenets.data import load_splits, load_test_images
     from psdenets.data.sets import VARIABLE
+    from psdenets.runs.bounds import evidence_bounds
     from psdenets.runs.directory import RunDir, versions
     from psdenets.runs.files import write_json
     from psdenets.runs.noise import noise_metrics, samples_agree
     from psdenets.runs.plots import prediction_figures, save
+    from psdenets.seeds import generator
 
     *coarser, steps = (None,) if args.steps is None else numbers(int, args.steps)
     model = _loaded(args, steps)
@@ -91,8 +96,12 @@ def evaluate(args: argparse.Namespace) -> str:
     config = model.config.replace(data_root=root, limit_test=limit, download=False)
     samples, seed = args.samples or config.system.final_samples, config.seed if args.seed is None else args.seed
     out = RunDir(Path(args.out) if args.out else Path(args.run_dir) / "evaluation")
-    test = load_splits(config).test
+    splits = load_splits(config)
+    test = splits.test
     foreign = None if args.ood is None else load_test_images(args.ood, config, model.spec).first(args.limit_test)
+    bounds = (
+        None if args.bounds is None else evidence_bounds(model, splits.train, args.bounds, generator(seed, "bounds"))
+    )
     by_steps = {n: _on_grid(args, n, test, samples, seed) for n in coarser}
     predictions = _predicted(model, test, samples, seed, out, "predictions.npz")
     ood = {} if foreign is None else {args.ood: _predicted(model, foreign, samples, seed, out, "ood.npz")}
@@ -107,6 +116,9 @@ def evaluate(args: argparse.Namespace) -> str:
     if args.corruptions:
         result["corruptions"], shown = _corruptions(model, test, samples, seed, args.frost, out)
         lines.append(shown)
+    if bounds is not None:
+        result["bounds"] = bounds._asdict()
+        lines.append(str(bounds))
     if by_steps:
         result["by_steps"] = by_steps | {steps: predictions.metrics()}
         lines.append(_grids(args, result["by_steps"], out))

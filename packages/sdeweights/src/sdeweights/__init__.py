@@ -6,6 +6,7 @@ KL = E 1/2 int_{t1}^{t2} |g_SS^{-1} (f_q - f_p)_S|^2 dt
 """
 
 from sdeweights import indices
+from sdeweights.bounds import importance_bound
 from sdeweights.brownian import Increments
 from sdeweights.cuts import Cut
 from sdeweights.diffusion import Field
@@ -22,6 +23,6 @@ from sdeweights.process import WeightProcess
 __all__ = [
     "BottleneckDrift", "Brownian", "Cut", "DiagonalDrift", "Field", "Functional", "Grid", "HiddenDrift", "Increments",
     "NonFiniteState", "OrnsteinUhlenbeck", "Prefix", "Prior", "PriorPlus", "SplitDrift", "WeightPath", "WeightProcess",
-    "bottleneck", "flatten", "flow", "indices", "path_action", "path_kl", "shared_prefix",
+    "bottleneck", "flatten", "flow", "importance_bound", "indices", "path_action", "path_kl", "shared_prefix",
 ]  # fmt: skip
 __version__ = "0.1.0"

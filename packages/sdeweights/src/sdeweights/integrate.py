@@ -102,7 +102,7 @@ def integrate(process: WeightProcess, plan: Plan) -> WeightPath:
         evaluations=evaluations,
         gaussians=0 if noise is None else noise.gaussians,
         phases=grid.phases,
-        _martingale=lambda path: kl.sticking_the_landing(
+        _girsanov=lambda detached, path: (kl.sticking_the_landing if detached else kl.log_ratio)(
             process.drift, process.prior, path, cut, None if noise is None else noise.dB
         ),
     )

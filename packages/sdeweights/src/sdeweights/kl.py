@@ -125,6 +125,14 @@ def sticking_the_landing(drift: Field, prior: Prior, path: WeightPath, cut: Cut,
     return martingale(us, dB)
 
 
+def log_ratio(drift: Field, prior: Prior, path: WeightPath, cut: Cut, dB: Tensor | None) -> Tensor:
+    """log dQ/dP = 1/2 int |u|^2 dt + int u dB along each sample, with all gradients: (samples,)."""
+    if dB is None:
+        return path.w.new_zeros(path.samples)
+    us, dts = controls(drift, prior, path, cut)
+    return energy(us, dts) + martingale(us, dB)
+
+
 def _with_parameters_detached(drift: Field, path: WeightPath) -> Field:
     if isinstance(drift, nn.Module):
         frozen = {name: p.detach() for name, p in drift.named_parameters()}

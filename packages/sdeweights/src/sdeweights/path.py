@@ -41,7 +41,7 @@ class WeightPath:
     evaluations: int = 0
     gaussians: int = 0
     phases: tuple[Phase, ...] = ()
-    _martingale: Callable[[WeightPath], Tensor] | None = field(default=None, repr=False)
+    _girsanov: Callable[[bool, WeightPath], Tensor] | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
         if self.w.ndim != 3 or self.w.shape[1] != len(self.ts) or self.kl.shape != self.w.shape[:1]:
@@ -98,12 +98,12 @@ class WeightPath:
             w=self.w[part],
             kl=self.kl[part],
             after_reset=None if self.after_reset is None else self.after_reset[part],
-            _martingale=None if self._martingale is None else lambda _: self.stl_term[part],
+            _girsanov=None if self._girsanov is None else lambda detached, _: self._noise_term(detached)[part],
         )
 
     def __getstate__(self) -> dict[str, Any]:
-        """The state for pickle and copy: the tensors only; `kl_stl` needs the process and its noise and is lost."""
-        return self.__dict__ | {"_martingale": None}
+        """The state for pickle and copy: the tensors only; `kl_stl` and `log_ratio` need the process and are lost."""
+        return self.__dict__ | {"_girsanov": None}
 
     @cached_property
     def _rounded(self) -> dict[float, float]:
@@ -113,9 +113,22 @@ class WeightPath:
     @cached_property
     def stl_term(self) -> Tensor:
         """int u dB with the parameters of u detached, (samples,); its mean is zero."""
-        if self._martingale is None:
+        return self._noise_term(detached=True)
+
+    @cached_property
+    def log_ratio(self) -> Tensor:
+        """log dQ/dP = 1/2 int |u|^2 dt + int u dB of each path, (samples,); its mean is the KL.
+
+        For Euler-Maruyama this is exactly the log ratio of the densities of the two Markov chains. It is evaluated at
+        the left ends of steps for every scheme.
+        """
+        return self._noise_term(detached=False)
+
+    def _noise_term(self, detached: bool) -> Tensor:
+        """int u dB with the parameters of u detached, or log dQ/dP."""
+        if self._girsanov is None:
             raise ValueError("expected a path sampled by a WeightProcess, got one without its noise")
-        return self._martingale(self)
+        return self._girsanov(detached, self)
 
     @property
     def kl_stl(self) -> Tensor:
