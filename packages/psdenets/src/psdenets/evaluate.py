@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
     from psdenets.data import Images
     from psdenets.models.base import ImageClassifier
+    from psdenets.runs.bounds import EvidenceBounds
     from psdenets.runs.directory import RunDir
     from psdenets.runs.predictions import Predictions
 
@@ -82,12 +83,10 @@ def evaluate(args: argparse.Namespace) -> str:
     from bnneval import report, table
     from psdenets.data import load_splits, load_test_images
     from psdenets.data.sets import VARIABLE
-    from psdenets.runs.bounds import evidence_bounds
     from psdenets.runs.directory import RunDir, versions
     from psdenets.runs.files import write_json
     from psdenets.runs.noise import noise_metrics, samples_agree
     from psdenets.runs.plots import prediction_figures, save
-    from psdenets.seeds import generator
 
     *coarser, steps = (None,) if args.steps is None else numbers(int, args.steps)
     model = _loaded(args, steps)
@@ -99,9 +98,7 @@ def evaluate(args: argparse.Namespace) -> str:
     splits = load_splits(config)
     test = splits.test
     foreign = None if args.ood is None else load_test_images(args.ood, config, model.spec).first(args.limit_test)
-    bounds = (
-        None if args.bounds is None else evidence_bounds(model, splits.train, args.bounds, generator(seed, "bounds"))
-    )
+    bounds = _bounds(model, splits.train, args.bounds, seed)
     by_steps = {n: _on_grid(args, n, test, samples, seed) for n in coarser}
     predictions = _predicted(model, test, samples, seed, out, "predictions.npz")
     ood = {} if foreign is None else {args.ood: _predicted(model, foreign, samples, seed, out, "ood.npz")}
@@ -147,6 +144,14 @@ def _predicted(model: ImageClassifier, images: Images, samples: int, seed: int, 
     predictions = predict(model, images, samples, generator(seed, "final"))
     save_predictions(out, name, predictions)
     return predictions
+
+
+def _bounds(model: ImageClassifier, images: Images, samples: int | None, seed: int) -> EvidenceBounds | None:
+    """Bounds on the log evidence, if they are asked for."""
+    from psdenets.runs.bounds import evidence_bounds
+    from psdenets.seeds import generator
+
+    return None if samples is None else evidence_bounds(model, images, samples, generator(seed, "bounds"))
 
 
 def _on_grid(args: argparse.Namespace, steps: int, images: Images, samples: int, seed: int) -> dict[str, float]:

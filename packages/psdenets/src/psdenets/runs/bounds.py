@@ -44,11 +44,11 @@ def evidence_bounds(model: ImageClassifier, images: Images, samples: int, genera
     batches = Batches(images.pixels, model.mean.device)
     for weights in model.draw_in_groups(samples, generator):
         total = torch.zeros(len(weights.kl), dtype=torch.float64)
-        for x, labels in zip(batches, images.labels.split(batches.size), strict=True):
+        for x, labels in zip(batches, torch.split(images.labels, batches.size), strict=True):
             nll = model.likelihood.nll(model.logits(x, weights).double(), labels.to(x.device))
             total -= nll.sum(-1).cpu()
         likelihoods.append(total)
-        ratios.append(sum(path.log_ratio.double().cpu() for path in weights.paths))
+        ratios.append(torch.stack([path.log_ratio.double().cpu() for path in weights.paths]).sum(0))
         kls.append(weights.kl.double().cpu())
     likelihood, ratio = torch.cat(likelihoods), torch.cat(ratios)
     elbo = float((likelihood - torch.cat(kls)).mean())
