@@ -58,9 +58,9 @@ def flow(
             "torchdiffeq:dopri5" and the like (with backprop only). The default is "euler", or "reversible_heun" with
             the adjoint; the adjoint accepts no other method, since only this one can recompute its states backward.
         gradient: "backprop", "checkpoint" or "adjoint"; see `sdeweights.gradients`.
-        per_sample: whether h0 has a sample axis. By default it does if there are at least two samples, h0 has at least
-            three axes, and the length of the first axis is the number of samples. With four axes that case is a
-            ValueError, since h0 may be a batch of images. Pass it if a batch may be as large as the number of samples.
+        per_sample: whether h0 has a sample axis. By default it does not, and an h0 whose first axis is as long as the
+            number of samples, if there are at least two, is a ValueError: it may be a batch or one start per sample.
+            Pass it if a batch may be as large as the number of samples.
         vectorize: integrate all samples at once with `torch.vmap` instead of looping over them.
 
     Example: for f_h(t, h, w) = w h with w = 1 throughout, Euler with n steps gives (1 + 1/n)^n h0.
@@ -105,17 +105,14 @@ def _check_start(h0: Tensor, path: WeightPath) -> None:
 
 
 def _has_samples(h0: Tensor, path: WeightPath, per_sample: bool | None) -> bool:
-    if per_sample is None:
-        fits = h0.ndim >= 3 and path.samples > 1 and len(h0) == path.samples
-        if fits and h0.ndim == 4:
-            raise ValueError(
-                f"expected per_sample=True or False for h0 of shape {tuple(h0.shape)} and {path.samples} samples, got "
-                f"None: it may be {len(h0)} images or a start for each sample"
-            )
-        return fits
+    if per_sample is None and path.samples > 1 and len(h0) == path.samples:
+        raise ValueError(
+            f"expected per_sample=True or False for h0 of shape {tuple(h0.shape)} and {path.samples} samples, got "
+            f"None: it may be a batch of {len(h0)} or a start for each sample"
+        )
     if per_sample and (h0.ndim < 2 or len(h0) != path.samples):
         raise ValueError(f"expected h0 of shape ({path.samples}, batch, ...), got {tuple(h0.shape)}")
-    return per_sample
+    return bool(per_sample)
 
 
 def _runner(
