@@ -8,10 +8,12 @@ KL = E 1/2 int_{t1}^{t2} |g_SS^{-1} (f_q - f_p)_S|^2 dt
 from sdeweights import indices
 from sdeweights.brownian import Increments
 from sdeweights.cuts import Cut
+from sdeweights.depth import StochasticDepth
 from sdeweights.diffusion import Field
 from sdeweights.drifts import BottleneckDrift, DiagonalDrift, PriorPlus, SplitDrift, bottleneck
 from sdeweights.errors import NonFiniteState
 from sdeweights.flow import Prefix, flow, shared_prefix
+from sdeweights.frozen import FrozenDepth
 from sdeweights.functional import Functional, HiddenDrift, flatten
 from sdeweights.grid import Grid
 from sdeweights.kl import path_action, path_kl
@@ -20,8 +22,9 @@ from sdeweights.priors import Brownian, OrnsteinUhlenbeck, Prior
 from sdeweights.process import WeightProcess
 
 __all__ = [
-    "BottleneckDrift", "Brownian", "Cut", "DiagonalDrift", "Field", "Functional", "Grid", "HiddenDrift", "Increments",
-    "NonFiniteState", "OrnsteinUhlenbeck", "Prefix", "Prior", "PriorPlus", "SplitDrift", "WeightPath", "WeightProcess",
-    "bottleneck", "flatten", "flow", "indices", "path_action", "path_kl", "shared_prefix",
+    "BottleneckDrift", "Brownian", "Cut", "DiagonalDrift", "Field", "FrozenDepth", "Functional", "Grid", "HiddenDrift",
+    "Increments", "NonFiniteState", "OrnsteinUhlenbeck", "Prefix", "Prior", "PriorPlus", "SplitDrift",
+    "StochasticDepth", "WeightPath", "WeightProcess", "bottleneck", "flatten", "flow", "indices", "path_action",
+    "path_kl", "shared_prefix",
 ]  # fmt: skip
 __version__ = "0.1.0"

@@ -18,7 +18,7 @@ from sdeweights.errors import NonFiniteState, norm
 from sdeweights.functional import Functional, HiddenDrift, OverSamples, as_hidden_drift
 from sdeweights.gradients import MODES
 from sdeweights.grid import as_float
-from sdeweights.hidden import SCHEMES, PathStep, ReversibleScheme, State
+from sdeweights.hidden import SCHEMES, HiddenScheme, PathStep, ReversibleScheme, State
 from sdeweights.path import WeightPath
 from sdeweights.solvers.torchdiffeq_adapter import Torchdiffeq
 
@@ -179,7 +179,7 @@ class _Run(ABC):
         """Integrate again, without gradients, to find the step at which the state became non-finite."""
         path, scheme = self.path, SCHEMES.get(self.method, SCHEMES["euler"])
         with torch.no_grad():
-            for i, (steps, state) in enumerate(zip(_steps_of(path, scheme.fraction), states, strict=True)):
+            for i, (steps, state) in enumerate(zip(steps_of(path, scheme.fraction), states, strict=True)):
                 for k, step in enumerate(steps[first:], first):
                     before, state = state, scheme.forward(self.f_h, step, state)
                     if not bool(torch.isfinite(state[0]).all()):
@@ -198,8 +198,8 @@ class _Stepwise(_Run):
     def __init__(self, f_h: HiddenDrift, path: WeightPath, method: str, gradient: str, vectorize: bool) -> None:
         super().__init__(f_h, path, method)
         self.scheme, self.mode, self.vectorize = SCHEMES[method], MODES[gradient], vectorize
-        self.shared = min(max(path.shared + (self.scheme.fraction == 0), 0), self.end)
-        self.steps = _steps_of(path, self.scheme.fraction, None if vectorize else f_h)
+        self.shared = shared_steps(path, self.scheme)
+        self.steps = steps_of(path, self.scheme.fraction, None if vectorize else f_h)
 
     def start(self, sample: int, h: Tensor) -> State:
         return self.scheme.start(self.f_h, self.steps[sample][0], h)
@@ -251,7 +251,12 @@ def _phase(path: WeightPath, k: int) -> str:
     return next((f"{p.kind} phase ({p.start:g}, {p.stop:g}), " for p in path.phases if p.first <= k < p.last), "")
 
 
-def _steps_of(path: WeightPath, fraction: float | None, f_h: HiddenDrift | None = None) -> list[list[PathStep]]:
+def shared_steps(path: WeightPath, scheme: HiddenScheme) -> int:
+    """Number of steps that all samples share; at fraction 0, a step only uses the weights at its left end."""
+    return min(max(path.shared + (scheme.fraction == 0), 0), path.steps)
+
+
+def steps_of(path: WeightPath, fraction: float | None, f_h: HiddenDrift | None = None) -> list[list[PathStep]]:
     """The steps of every sample; with a fraction, time and weights of a step are those at that fraction of it.
 
     If `f_h` is given too, they are in the form that is fastest for it.
