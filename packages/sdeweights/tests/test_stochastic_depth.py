@@ -18,7 +18,6 @@ from sdeweights import (
     FrozenDepth,
     Grid,
     OrnsteinUhlenbeck,
-    Prior,
     PriorPlus,
     StochasticDepth,
     WeightProcess,
@@ -59,11 +58,9 @@ def trained_drift(net, cut, prior=PRIOR):
 
 def layer_of(net=None, cut=CUTS[2], prior=PRIOR, **how):
     net = mlp() if net is None else net
-    how = {"drift": trained_drift(net, cut, prior), "steps": 6} | how
-    return StochasticDepth(net, cut=cut, prior=prior, **how)
-
-
-# values, KL and gradients
+    if "drift" not in how:
+        how["drift"] = trained_drift(net, cut, prior)
+    return StochasticDepth(net, cut=cut, prior=prior, **{"steps": 6} | how)
 
 
 @pytest.mark.parametrize("loop", [True, False])
@@ -174,7 +171,7 @@ def test_samples_are_independent():
     layer = StochasticDepth(Constant(4000), cut=Cut.full(), prior=Brownian(), steps=2, samples=3, seed=0, hidden="1")
     with torch.no_grad():
         y = layer(torch.zeros(1, 4000)).squeeze(1)
-    correlations = torch.corrcoef(y - y.mean(0) * 0 - torch.linspace(-1, 1, 4000))
+    correlations = torch.corrcoef(y - torch.linspace(-1, 1, 4000))
     assert (correlations - torch.eye(3)).abs().max() < 0.08
 
 
@@ -192,9 +189,6 @@ def test_gradient_modes_agree_with_backprop(gradient, exact):
 def test_the_adjoint_selects_the_reversible_scheme():
     assert layer_of(gradient="adjoint").method == "reversible_heun"
     assert layer_of().method == "euler-mean"
-
-
-# in a network
 
 
 @pytest.mark.parametrize(("d_in", "d_out"), [(2, 2), (7, 3), (1, 10)])
@@ -274,9 +268,6 @@ def test_gradients_reach_what_comes_before_the_layer():
     assert x.grad.abs().min() > 0
 
 
-# other networks
-
-
 class Gru(nn.Module):
     """dh/dt = GRU(h, h) - h."""
 
@@ -289,7 +280,7 @@ class Gru(nn.Module):
 
 
 def torchvision_models():
-    """torchvision.models; if its compiled library does not fit this torch, the operator that it misses is declared."""
+    """torchvision.models; if its compiled library does not fit this torch, the operators that it misses are declared."""
     try:
         import torchvision
     except ImportError:
@@ -300,7 +291,8 @@ def torchvision_models():
         for name in [name for name in sys.modules if name.partition(".")[0] == "torchvision"]:
             del sys.modules[name]
         library = torch.library.Library("torchvision", "FRAGMENT")
-        library.define("nms(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
+        for name in ("nms", "qnms"):
+            library.define(f"{name}(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
         torchvision_models.library = library  # a schema lives as long as its library
         import torchvision
     return torchvision.models
@@ -341,16 +333,15 @@ def test_every_architecture_goes_forward_and_backward_looped_and_vectorised(name
         assert y.shape == (3, *shape)
         assert y.dtype == layer.kl.dtype == dtype
         assert y.std(0).max() > 0
-        grads = torch.autograd.grad(y.square().mean() + layer.kl / 100, list(layer.parameters()))
+        grads = torch.autograd.grad(y.square().mean(), list(layer.parameters()), retain_graph=True)
         assert all(torch.isfinite(g).all() for g in grads)
         assert (grads[0] != 0).double().mean() > 0.9  # attention does not depend on the bias of its keys
         assert all(g.abs().max() > 0 for g in grads)
+        assert all(g.abs().max() > 0 for g in torch.autograd.grad(layer.kl, list(layer.process.drift.parameters())))
         results.append((y, *grads))
-    tolerance = 1e-6 if dtype == torch.float32 else 1e-13  # other kernels, which round differently
+    tolerance = 1e-5 if dtype == torch.float32 else 1e-13  # rounding of other kernels, relative to the largest number
     for looped, vectorised in zip(*results, strict=True):
-        scale = looped.abs().max().item()
-        torch.testing.assert_close(looped, vectorised, rtol=0, atol=tolerance * 20 * scale)
-    torch.testing.assert_close(results[0][0], results[1][0], rtol=tolerance, atol=5 * tolerance)
+        assert (looped - vectorised).abs().max() < tolerance * looped.abs().max()
 
 
 @pytest.mark.filterwarnings(SLOW_RULE)
@@ -423,9 +414,6 @@ def test_time_is_passed_only_on_request():
         layer_of(both)
 
 
-# reproducible noise
-
-
 @pytest.mark.parametrize("loop", [True, False])
 def test_equal_seeds_give_equal_bytes(loop):
     net, x = mlp(), inputs()
@@ -459,7 +447,7 @@ def test_a_seeded_layer_leaves_the_global_generator_alone():
 
 def test_sample_i_does_not_depend_on_the_number_of_samples():
     two, five = (layer_of(samples=samples, seed=0, loop=True)(inputs()) for samples in (2, 5))
-    assert torch.equal(two, five[:2])
+    torch.testing.assert_close(two, five[:2], rtol=0, atol=1e-14)  # matrix products of other sizes round differently
 
 
 @pytest.mark.parametrize("mode", ["train", "eval"])
@@ -467,9 +455,6 @@ def test_training_and_evaluation_both_draw(mode):
     layer = getattr(layer_of(samples=2, seed=0), mode)()
     y = layer(inputs())
     assert (y[0] != y[1]).any()
-
-
-# noise switched off
 
 
 @pytest.mark.parametrize("samples", [None, 3])
@@ -488,7 +473,7 @@ def test_without_noise_every_sample_is_the_mean(samples):
 
 @pytest.mark.parametrize("cut", CUTS, ids=str)
 def test_the_mean_path_has_zero_increments(cut):
-    layer = layer_of(cut=cut, solver="sra1" if cut == Cut.full() else "euler")
+    layer = layer_of(cut=cut)
     path = layer.mean_path()
     assert path.samples == 1
     layer.noise = False
@@ -496,16 +481,16 @@ def test_the_mean_path_has_zero_increments(cut):
     y = layer(inputs())
     assert torch.equal(y, flow(layer.f_h, inputs(), path, "euler-mean").expand(3, -1, -1))
     assert layer.kl.item() == pytest.approx(path.kl.item(), rel=1e-14)
-    if layer.grid.sde is not None and not cut.resets and not cut.splits(layer.process.d):  # Euler by hand
+    if not cut.resets:
         w, drift = layer.process.w0, layer.process.drift
         for k in range(6):
             w = w + drift(path.ts[k], w) * (path.times[k + 1] - path.times[k])
-        torch.testing.assert_close(
-            path.w[0, -1], w, rtol=0.05 if cut == Cut.full() else 1e-12, atol=0.2 * (cut == Cut.full())
-        )
+        torch.testing.assert_close(path.w[0, -1], w, rtol=1e-12, atol=1e-12)
 
 
-# the module protocol
+def test_the_mean_path_of_a_scheme_with_two_normals_per_step():
+    layer = layer_of(solver="sra1")
+    assert torch.isfinite(layer(inputs(), path=layer.mean_path())).all()
 
 
 def test_kl_before_the_first_forward_pass_is_an_error():
@@ -574,9 +559,6 @@ def test_a_trainable_sigma_gets_a_gradient():
     assert any(p is sigma for p in layer.parameters())
 
 
-# saved states
-
-
 def saved(module):
     """A state that went through a file."""
     file = io.BytesIO()
@@ -610,13 +592,11 @@ def fixed(*values):
     [
         (
             {"cut": Cut.ode_first(0.4)},
-            "expected weights of a layer with Cut(t1=0.7, t2=1.0, stochastic=1.0, at_t2='continue'), "
-            "got Cut(t1=0.6, t2=1.0, stochastic=1.0, at_t2='continue')",
+            "(t1=0.7, t2=1.0, stochastic=1.0, at_t2='continue'), got Cut(t1=0.6, t2=1.0, stochastic=1.0, at_t2='continue')",
         ),
         (
             {"prior": OrnsteinUhlenbeck(theta=0.7, mu=0.1, sigma=0.31)},
-            "expected weights of a layer with OrnsteinUhlenbeck(theta=0.7, mu=0.1, sigma=0.3), "
-            "got OrnsteinUhlenbeck(theta=0.7, mu=0.1, sigma=0.31)",
+            "with OrnsteinUhlenbeck(theta=0.7, mu=0.1, sigma=0.3), got OrnsteinUhlenbeck(theta=0.7, mu=0.1, sigma=0.31)",
         ),
         ({"prior": Brownian(0.3)}, "got Brownian(sigma=0.3)"),
         ({"prior": fixed(0.3, 0.4)}, "got OrnsteinUhlenbeck(theta=1, mu=0, sigma=<38 values, "),
@@ -653,9 +633,6 @@ def test_a_trained_sigma_is_loaded_and_not_compared():
     layers = [layer_of(prior=OrnsteinUhlenbeck(sigma=nn.Parameter(torch.tensor(s)))) for s in (0.3, 0.5)]
     layers[0].load_state_dict(layers[1].state_dict())
     assert layers[0].process.prior._diffusion.value == 0.5
-
-
-# what f_h may not do
 
 
 def test_a_module_that_changes_the_shape_is_rejected_with_a_reason():
@@ -784,9 +761,6 @@ def test_other_errors_of_a_vectorised_module_are_passed_on():
         layer_of(mlp(4), samples=2)(inputs(d=3))
 
 
-# frozen weight paths
-
-
 @pytest.mark.parametrize("method", list(SCHEMES))
 @pytest.mark.parametrize("cut", CUTS, ids=str)
 def test_frozen_outputs_equal_those_of_the_layer_with_the_same_generator(cut, method):
@@ -835,7 +809,6 @@ def whole_network(name):
     return net.eval(), torch.randn(shape)
 
 
-@pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning")
 @pytest.mark.parametrize("name", ARCHITECTURES)
 def test_a_network_with_frozen_paths_can_be_exported_for_any_batch_size(name):
     net, x = whole_network(name)
@@ -845,21 +818,9 @@ def test_a_network_with_frozen_paths_can_be_exported_for_any_batch_size(name):
     torch.testing.assert_close(exported.module()(larger), net(larger), rtol=1e-10, atol=1e-10)
 
 
-@pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning")
 @pytest.mark.parametrize("name", ARCHITECTURES)
 def test_a_network_with_frozen_paths_compiles_to_one_graph(name):
     net, x = whole_network(name)
     torch._dynamo.reset()
     compiled = torch.compile(net, backend="aot_eager", fullgraph=True)  # needs no C++ compiler
     torch.testing.assert_close(compiled(x), net(x), rtol=1e-10, atol=1e-10)
-
-
-def test_a_prior_of_functions_is_named_by_them():
-    prior = Prior(trained_drift, lambda t, w: 0.1)
-    assert (
-        prior.description
-        == "Prior(drift=trained_drift, diffusion=test_a_prior_of_functions_is_named_by_them.<locals>.<lambda>)"
-    )
-    assert Prior(nn.Identity(), 0.25).description == "Prior(drift=Identity, sigma=0.25)"
-    assert OrnsteinUhlenbeck(sigma=nn.Parameter(torch.ones(2))).description.endswith("sigma=<2 trainable>)")
-    assert Brownian(torch.tensor(0.2, dtype=torch.float32)).description == "Brownian(sigma=0.2)"
