@@ -716,6 +716,8 @@ def test_constant_buffers_are_kept_and_moved():
     layer = layer_of(Scaled(), samples=2)
     assert layer.state_dict()["f_h.module.scale"] == 0.5
     layer(inputs())
+    assert layer.frozen(2).float()(inputs().float()).dtype == torch.float32
+    assert layer.f_h.module.scale.dtype == torch.float64  # the frozen module has its own
     assert layer.float()(inputs().float()).dtype == torch.float32
 
 
@@ -793,6 +795,15 @@ def test_a_frozen_module_has_buffers_only_and_does_not_follow_the_layer():
     assert torch.equal(other(x), before)
     assert torch.equal(copy.deepcopy(frozen)(x), before)
     assert frozen.float()(x.float()).dtype == torch.float32
+
+
+@pytest.mark.parametrize(("method", "expected"), [("euler", 8 + 3 * 2), ("euler-mean", 7 + 3 * 3)])
+def test_a_frozen_module_computes_the_steps_that_samples_share_once(method, expected):
+    frozen = layer_of(steps=10, method=method).frozen(samples=3)  # 7 of 10 steps are deterministic
+    calls = []
+    frozen.f_h.register_forward_hook(lambda *_: calls.append(1))
+    frozen(inputs())
+    assert len(calls) == expected
 
 
 def test_a_frozen_layer_without_noise_is_the_mean():
