@@ -2,6 +2,7 @@
 
 import itertools
 import math
+import re
 from dataclasses import replace
 
 import pytest
@@ -192,26 +193,31 @@ def test_start_for_each_sample():
     path = sampled(Cut.full(), samples=4)
     starts = torch.stack([H0 + i for i in range(4)])
     expected = torch.cat([flow(tanh_layer, H0 + i, path[i]) for i in range(4)])
-    assert torch.equal(flow(tanh_layer, starts, path), expected)
     assert torch.equal(flow(tanh_layer, starts, path, per_sample=True), expected)
-    assert torch.equal(flow(tanh_layer, H0.expand(4, 5, 2), path), flow(tanh_layer, H0, path))
-    # four sequences or one start per sample: only the caller knows, and the shape of the result shows which was used
-    sequences = torch.linspace(-1, 1, 24).view(4, 3, 2)
-    assert flow(tanh_layer, sequences, path, per_sample=False).shape == (4, 4, 3, 2)
-    assert flow(tanh_layer, sequences, path).shape == (4, 3, 2)
-    # two axes are always a batch, even with one row per sample; so are the images of a short last batch if
-    # per_sample=False
-    assert flow(tanh_layer, H0[:4], path).shape == (4, 4, 2)
-    images = torch.zeros(4, 3, 5, 2)
-    assert flow(tanh_layer, images, path, per_sample=False).shape == (4, 4, 3, 5, 2)
-    assert flow(tanh_layer, images, path, per_sample=True).shape == (4, 3, 5, 2)
-    assert flow(tanh_layer, images, path[:1]).shape == (1, 4, 3, 5, 2)
-    with pytest.raises(
-        ValueError, match=r"expected per_sample=True or False for h0 of shape \(4, 3, 5, 2\) and 4 samples, got None"
-    ):
-        flow(tanh_layer, images, path)
+    assert torch.equal(flow(tanh_layer, H0.expand(4, 5, 2), path, per_sample=True), flow(tanh_layer, H0, path))
     with pytest.raises(ValueError, match=r"expected h0 of shape \(4, batch, \.\.\.\), got \(5, 2\)"):
         flow(tanh_layer, H0, path, per_sample=True)
+    with pytest.raises(ValueError, match=r"expected h0 of shape \(4, batch, \.\.\.\), got \(4,\)"):
+        flow(tanh_layer, H0[:4, 0], path, per_sample=True)
+
+
+@pytest.mark.parametrize("shape", [(4,), (4, 2), (4, 3, 2), (4, 3, 5, 2), (4, 1, 3, 5, 2)], ids=str)
+def test_a_first_axis_as_long_as_the_number_of_samples_is_ambiguous_at_every_rank(shape):
+    """A batch of four or one start per sample: only the caller knows, and the shape of the result shows which it is."""
+    path, h0 = sampled(Cut.full(), samples=4), torch.linspace(-1, 1, math.prod(shape)).view(shape)
+    f_h = lambda t, h, w: torch.tanh(w[0] * h + t)  # noqa: E731
+    with pytest.raises(
+        ValueError, match=f"expected per_sample=True or False for h0 of shape {re.escape(str(shape))} and 4 samples"
+    ):
+        flow(f_h, h0, path)
+    batch = flow(f_h, h0, path, per_sample=False)
+    assert batch.shape == (4, *shape)
+    if len(shape) > 1:
+        paired = flow(f_h, h0, path, per_sample=True)
+        assert torch.equal(paired, torch.stack([batch[i, i] for i in range(4)]))  # f_h acts on each number alone
+    # an h0 of any other length is a batch, and so is that of a path with one sample
+    assert flow(f_h, torch.cat([h0, h0]), path).shape == (4, 8, *shape[1:])
+    assert flow(f_h, h0[:1], path[:1]).shape == (1, 1, *shape[1:])
 
 
 @pytest.mark.parametrize(

@@ -36,7 +36,8 @@ class WholeModel(nn.Module):
 
     def forward(self, h0):
         path = self.process.sample(self.steps, samples=2, generator=seeded(), **self.how)
-        h1 = flow(lambda t, h, w: torch.tanh(h * w[0] + w[1]) * (w[2] + t), h0, path, *self.flow_how)
+        f_h = lambda t, h, w: torch.tanh(h * w[0] + w[1]) * (w[2] + t)  # noqa: E731
+        h1 = flow(f_h, h0, path, *self.flow_how, per_sample=False)
         return path.w[:, -1], path.kl, h1
 
 

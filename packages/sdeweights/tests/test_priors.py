@@ -142,3 +142,18 @@ def test_repr_shows_the_numbers_of_a_prior_and_of_a_process():
     )
     assert "d=4, stochastic=1, cut=Cut(t1=0.5, t2=1.0, stochastic=(0,)" in repr(process)
     assert "Brownian(sigma=0.1)" in repr(process)
+
+
+def test_the_description_of_a_prior_names_its_constants_and_functions():
+    assert OrnsteinUhlenbeck(2, 0.5, 0.1).description == "OrnsteinUhlenbeck(theta=2, mu=0.5, sigma=0.1)"
+    assert Brownian(torch.tensor(0.2, dtype=torch.float32)).description == "Brownian(sigma=0.2)"
+    assert Prior(draw, seeded).description == "Prior(drift=draw, diffusion=seeded)"
+    assert Prior(nn.Identity(), 0.25).description == "Prior(drift=Identity, sigma=0.25)"
+
+
+def test_the_description_of_a_prior_tells_fixed_tensors_apart_and_ignores_trainable_values():
+    texts = {OrnsteinUhlenbeck(sigma=torch.full((3,), s)).description for s in (0.1, 0.2, 0.3)}
+    assert len(texts) == 3
+    assert OrnsteinUhlenbeck(sigma=torch.full((3,), 0.1)).float().description in texts  # in any precision
+    trainable = {OrnsteinUhlenbeck(sigma=nn.Parameter(torch.full((3,), s))).description for s in (0.1, 0.2)}
+    assert trainable == {"OrnsteinUhlenbeck(theta=1, mu=0, sigma=<3 trainable>)"}

@@ -32,6 +32,12 @@ def expansion_bounds(rates):
     return math.prod(1 - rate for rate in rates), math.prod(1 + rate for rate in rates)
 
 
+def test_as_many_points_as_weight_paths_are_still_a_batch():
+    model = random_model(2, 0, cut=Cut.full())
+    path = model.paths(3, seeded())
+    assert torch.equal(model.images(PLANE[:3], path), model.images(PLANE, path)[:, :3])
+
+
 @given(models_with_paths(1))
 def test_order_on_the_line_is_preserved(drawn):
     model, path = drawn

@@ -9,10 +9,12 @@ from sdeweights import indices
 from sdeweights.bounds import importance_bound
 from sdeweights.brownian import Increments
 from sdeweights.cuts import Cut
+from sdeweights.depth import StochasticDepth
 from sdeweights.diffusion import Field
 from sdeweights.drifts import BottleneckDrift, DiagonalDrift, PriorPlus, SplitDrift, bottleneck
 from sdeweights.errors import NonFiniteState
 from sdeweights.flow import Prefix, flow, shared_prefix
+from sdeweights.frozen import FrozenDepth
 from sdeweights.functional import Functional, HiddenDrift, flatten
 from sdeweights.grid import Grid
 from sdeweights.kl import path_action, path_kl
@@ -21,8 +23,9 @@ from sdeweights.priors import Brownian, OrnsteinUhlenbeck, Prior
 from sdeweights.process import WeightProcess
 
 __all__ = [
-    "BottleneckDrift", "Brownian", "Cut", "DiagonalDrift", "Field", "Functional", "Grid", "HiddenDrift", "Increments",
-    "NonFiniteState", "OrnsteinUhlenbeck", "Prefix", "Prior", "PriorPlus", "SplitDrift", "WeightPath", "WeightProcess",
-    "bottleneck", "flatten", "flow", "importance_bound", "indices", "path_action", "path_kl", "shared_prefix",
+    "BottleneckDrift", "Brownian", "Cut", "DiagonalDrift", "Field", "FrozenDepth", "Functional", "Grid", "HiddenDrift",
+    "Increments", "NonFiniteState", "OrnsteinUhlenbeck", "Prefix", "Prior", "PriorPlus", "SplitDrift",
+    "StochasticDepth", "WeightPath", "WeightProcess", "bottleneck", "flatten", "flow", "importance_bound", "indices",
+    "path_action", "path_kl", "shared_prefix",
 ]  # fmt: skip
 __version__ = "0.1.0"

@@ -18,7 +18,7 @@ from sdeweights.errors import NonFiniteState, norm
 from sdeweights.functional import Functional, HiddenDrift, OverSamples, as_hidden_drift
 from sdeweights.gradients import MODES
 from sdeweights.grid import as_float
-from sdeweights.hidden import SCHEMES, PathStep, ReversibleScheme, State
+from sdeweights.hidden import SCHEMES, HiddenScheme, PathStep, ReversibleScheme, State
 from sdeweights.path import WeightPath
 from sdeweights.solvers.torchdiffeq_adapter import Torchdiffeq
 
@@ -58,9 +58,9 @@ def flow(
             "torchdiffeq:dopri5" and the like (with backprop only). The default is "euler", or "reversible_heun" with
             the adjoint; the adjoint accepts no other method, since only this one can recompute its states backward.
         gradient: "backprop", "checkpoint" or "adjoint"; see `sdeweights.gradients`.
-        per_sample: whether h0 has a sample axis. By default it does if there are at least two samples, h0 has at least
-            three axes, and the length of the first axis is the number of samples. With four axes that case is a
-            ValueError, since h0 may be a batch of images. Pass it if a batch may be as large as the number of samples.
+        per_sample: whether h0 has a sample axis. By default it does not, and an h0 whose first axis is as long as the
+            number of samples, if there are at least two, is a ValueError: it may be a batch or one start per sample.
+            Pass it if a batch may be as large as the number of samples.
         vectorize: integrate all samples at once with `torch.vmap` instead of looping over them.
 
     Example: for f_h(t, h, w) = w h with w = 1 throughout, Euler with n steps gives (1 + 1/n)^n h0.
@@ -105,17 +105,14 @@ def _check_start(h0: Tensor, path: WeightPath) -> None:
 
 
 def _has_samples(h0: Tensor, path: WeightPath, per_sample: bool | None) -> bool:
-    if per_sample is None:
-        fits = h0.ndim >= 3 and path.samples > 1 and len(h0) == path.samples
-        if fits and h0.ndim == 4:
-            raise ValueError(
-                f"expected per_sample=True or False for h0 of shape {tuple(h0.shape)} and {path.samples} samples, got "
-                f"None: it may be {len(h0)} images or a start for each sample"
-            )
-        return fits
+    if per_sample is None and path.samples > 1 and len(h0) == path.samples:
+        raise ValueError(
+            f"expected per_sample=True or False for h0 of shape {tuple(h0.shape)} and {path.samples} samples, got "
+            f"None: it may be a batch of {len(h0)} or a start for each sample"
+        )
     if per_sample and (h0.ndim < 2 or len(h0) != path.samples):
         raise ValueError(f"expected h0 of shape ({path.samples}, batch, ...), got {tuple(h0.shape)}")
-    return per_sample
+    return bool(per_sample)
 
 
 def _runner(
@@ -182,7 +179,7 @@ class _Run(ABC):
         """Integrate again, without gradients, to find the step at which the state became non-finite."""
         path, scheme = self.path, SCHEMES.get(self.method, SCHEMES["euler"])
         with torch.no_grad():
-            for i, (steps, state) in enumerate(zip(_steps_of(path, scheme.fraction), states, strict=True)):
+            for i, (steps, state) in enumerate(zip(steps_of(path, scheme.fraction), states, strict=True)):
                 for k, step in enumerate(steps[first:], first):
                     before, state = state, scheme.forward(self.f_h, step, state)
                     if not bool(torch.isfinite(state[0]).all()):
@@ -201,8 +198,8 @@ class _Stepwise(_Run):
     def __init__(self, f_h: HiddenDrift, path: WeightPath, method: str, gradient: str, vectorize: bool) -> None:
         super().__init__(f_h, path, method)
         self.scheme, self.mode, self.vectorize = SCHEMES[method], MODES[gradient], vectorize
-        self.shared = min(max(path.shared + (self.scheme.fraction == 0), 0), self.end)
-        self.steps = _steps_of(path, self.scheme.fraction, None if vectorize else f_h)
+        self.shared = shared_steps(path, self.scheme)
+        self.steps = steps_of(path, self.scheme.fraction, None if vectorize else f_h)
 
     def start(self, sample: int, h: Tensor) -> State:
         return self.scheme.start(self.f_h, self.steps[sample][0], h)
@@ -254,7 +251,12 @@ def _phase(path: WeightPath, k: int) -> str:
     return next((f"{p.kind} phase ({p.start:g}, {p.stop:g}), " for p in path.phases if p.first <= k < p.last), "")
 
 
-def _steps_of(path: WeightPath, fraction: float | None, f_h: HiddenDrift | None = None) -> list[list[PathStep]]:
+def shared_steps(path: WeightPath, scheme: HiddenScheme) -> int:
+    """Number of steps that all samples share; at fraction 0, a step only uses the weights at its left end."""
+    return min(max(path.shared + (scheme.fraction == 0), 0), path.steps)
+
+
+def steps_of(path: WeightPath, fraction: float | None, f_h: HiddenDrift | None = None) -> list[list[PathStep]]:
     """The steps of every sample; with a fraction, time and weights of a step are those at that fraction of it.
 
     If `f_h` is given too, they are in the form that is fastest for it.

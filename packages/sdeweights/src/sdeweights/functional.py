@@ -18,13 +18,16 @@ HiddenDrift = Callable[[Tensor, Tensor, Tensor], Tensor]  # (t, h, w) -> the sha
 class Functional(nn.Module):
     """f_h(t, h, w): a copy of a module, called with the flat vector w instead of its parameters.
 
-    The copy keeps its buffers but has no parameters. A module whose `forward` takes two arguments is called with
-    (t, h), and one that takes a single argument with h.
+    The copy keeps its buffers but has no parameters.
+
+    Args:
+        module: called with h, or with (t, h).
+        takes_time: whether it is called with (t, h). By default it is if its `forward` requires two arguments.
     """
 
-    def __init__(self, module: nn.Module) -> None:
+    def __init__(self, module: nn.Module, takes_time: bool | None = None) -> None:
         super().__init__()
-        self._call = _Call.of(module)
+        self._call = _Call.of(module, takes_time)
         self.module = _emptied(module)
 
     @property
@@ -70,14 +73,17 @@ class _Call:
     takes_time: bool
 
     @classmethod
-    def of(cls, module: nn.Module) -> Self:
+    def of(cls, module: nn.Module, takes_time: bool | None = None) -> Self:
         shapes = {name: parameter.shape for name, parameter in module.named_parameters()}
         if not shapes:
             raise ValueError(f"expected a module with parameters, got {type(module).__name__} without any")
         arguments = _positional(module)
         if len(arguments) > 2 or (len(arguments) == 2 and arguments[1] in ("t", "time")):
             raise ValueError(f"expected forward(h) or forward(t, h), got forward({', '.join(arguments)})")
-        return cls(shapes, len(arguments) == 2)
+        if takes_time is not None and not _accepts(module, 1 + takes_time):
+            wanted = "forward(t, h)" if takes_time else "forward(h)"
+            raise ValueError(f"expected {wanted} with takes_time={takes_time}, got forward({', '.join(arguments)})")
+        return cls(shapes, len(arguments) == 2 if takes_time is None else takes_time)
 
     @property
     def sizes(self) -> list[int]:
@@ -112,8 +118,10 @@ class OverSamples(nn.Module):
         return torch.vmap(self.f_h, in_dims=(None, 0, 0), randomness="different")(t, h, w)
 
 
-def flatten(module: nn.Module) -> tuple[Tensor, Functional]:
+def flatten(module: nn.Module, takes_time: bool | None = None) -> tuple[Tensor, Functional]:
     """(w0, f_h): the parameters of a module as one vector, and the module as a function of (t, h, w).
+
+    `takes_time` is that of `Functional`.
 
     Example:
         >>> w0, f_h = flatten(nn.Linear(3, 3))
@@ -121,7 +129,7 @@ def flatten(module: nn.Module) -> tuple[Tensor, Functional]:
         (torch.Size([12]), 12)
     """
     w0 = torch.cat([parameter.detach().reshape(-1) for parameter in module.parameters()] or [torch.empty(0)])
-    return w0, Functional(module)
+    return w0, Functional(module, takes_time)
 
 
 def as_hidden_drift(f_h: HiddenDrift | nn.Module) -> HiddenDrift:
@@ -140,7 +148,8 @@ def slope(f: Callable[..., Tensor], t: Tensor, x: Tensor, *along: Tensor) -> Ten
     if not isinstance(k, Tensor) or k.shape != x.shape:
         got = tuple(k.shape) if isinstance(k, Tensor) else type(k).__name__
         what, of = ("f_h(t, h, w)", "h") if along else ("f(t, w)", "w")
-        raise ValueError(f"expected {what} of the shape {tuple(x.shape)} of {of}, got {got}")
+        why = ": f_h is dh/dt, so layers that change the shape belong before or after it" if along else ""
+        raise ValueError(f"expected {what} of the shape {tuple(x.shape)} of {of}, got {got}{why}")
     return k
 
 
@@ -150,6 +159,15 @@ def _positional(module: nn.Module) -> list[str]:
     return [
         p.name for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD) and p.default is p.empty
     ]
+
+
+def _accepts(module: nn.Module, count: int) -> bool:
+    """Whether `forward` can be called with this number of positional arguments."""
+    try:
+        inspect.signature(module.forward).bind(*range(count))
+    except TypeError:
+        return False
+    return True
 
 
 def _emptied(module: nn.Module) -> nn.Module:

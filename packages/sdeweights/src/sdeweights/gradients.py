@@ -16,6 +16,7 @@ from torch.utils.checkpoint import checkpoint as torch_checkpoint
 
 from sdeweights.functional import HiddenDrift
 from sdeweights.hidden import HiddenScheme, PathStep, State, take_steps
+from sdeweights.purity import random_state
 
 
 def checkpoint(f_h: HiddenDrift, scheme: HiddenScheme, steps: Sequence[PathStep], state: State) -> State:
@@ -99,20 +100,16 @@ def _detached(step: PathStep) -> PathStep:
     return step._replace(w0=step.w0.detach(), w1=step.w1.detach())
 
 
-def _random_state(like: Tensor) -> Tensor:
-    return torch.cuda.get_rng_state(like.device) if like.is_cuda else torch.get_rng_state()
-
-
 def _first_step(f_h: HiddenDrift, scheme: HiddenScheme, step: PathStep, state: State) -> State:
     """Take the first step with gradients on, to find trainable tensors hidden in f_h that the adjoint cannot reach."""
     fixed: HiddenDrift = f_h
     if isinstance(f_h, nn.Module):
         frozen = {name: p.detach() for name, p in f_h.named_parameters()}
         fixed = lambda t, h, w: torch.func.functional_call(f_h, frozen, (t, h, w))  # noqa: E731
-    before = _random_state(state[0])
+    before = random_state(state[0])
     with torch.enable_grad():
         state = scheme.forward(fixed, step, state)
-    if not torch.equal(_random_state(state[0]), before):
+    if not torch.equal(random_state(state[0]), before):
         raise ValueError(
             'expected f_h without random numbers such as dropout for gradient="adjoint", got one that draws them: '
             'the backward pass would draw different ones; "checkpoint" draws the same numbers again'

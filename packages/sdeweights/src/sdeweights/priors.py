@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Callable
 from typing import final
 
@@ -104,6 +105,28 @@ class Prior(nn.Module):
             return None
         return value
 
+    @property
+    def description(self) -> str:
+        """The prior in one line, which saved weights carry: another prior has another description.
+
+        Numbers have seven digits, fixed tensors a checksum, and functions their name. The values of a trainable
+        parameter are not part of it.
+
+        Example:
+            >>> OrnsteinUhlenbeck(sigma=0.2).description
+            'OrnsteinUhlenbeck(theta=1, mu=0, sigma=0.2)'
+        """
+        parts: dict[str, object] = {"drift": self._drift}
+        if isinstance(self._drift, _MeanReversion):
+            parts = {"theta": self._drift.theta.value, "mu": self._drift.mu.value}
+        elif self._drift is _zero:
+            parts = {}
+        if isinstance(self._diffusion, _Constant):
+            parts["sigma"] = self._diffusion.value
+        else:
+            parts["diffusion"] = self._diffusion
+        return f"{type(self).__name__}({', '.join(f'{name}={_in_words(part)}' for name, part in parts.items())})"
+
     def drift(self, t: Tensor, w: Tensor) -> Tensor:
         """f_p(t, w), with the shape of w."""
         return self._drift(t, w)
@@ -126,6 +149,23 @@ class Prior(nn.Module):
                 "expected a coordinatewise prior, got one that may mix coordinates; see Prior(coordinatewise=)"
             )
         return Prior(_restricted(self._drift, indices), _restricted(self._diffusion, indices), coordinatewise=True)
+
+
+def _in_words(part: object) -> str:
+    """A constant or a function, on one line."""
+    if isinstance(part, nn.Parameter):
+        return f"<{part.numel()} trainable>"
+    if isinstance(part, Tensor) and part.numel() > 1:
+        return f"<{part.numel()} values, {checksum(part)}>"
+    if isinstance(part, Tensor | float):
+        return f"{float(part):.7g}"
+    return str(getattr(part, "__qualname__", type(part).__qualname__))
+
+
+def checksum(values: Tensor) -> str:
+    """A checksum of integers, or of numbers rounded to float32, so it does not depend on their device and precision."""
+    exact = values.detach().cpu().float() if values.is_floating_point() else values.cpu()
+    return f"{zlib.crc32(exact.contiguous().numpy().tobytes()):08x}"
 
 
 def _restricted(field: Field, indices: Tensor) -> Field:

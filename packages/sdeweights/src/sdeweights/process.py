@@ -99,6 +99,24 @@ class WeightProcess(nn.Module):
         _require_finite(path, grid)
         return path
 
+    def mean_path(
+        self,
+        steps: int | Grid = 30,
+        *,
+        solver: str | SdeSolver = "euler",
+        ode_solver: str | OdeSolver = "euler",
+    ) -> WeightPath:
+        """The path with the noise switched off, one sample: all Brownian increments are zero.
+
+        If the drift is affine and the diffusion does not depend on w, this is the mean of the sampled paths.
+        """
+        grid = steps.checked(self.cut) if isinstance(steps, Grid) else Grid.of(self.cut, steps)
+        noise = None
+        if grid.sde is not None:
+            zeros = self.w0.new_zeros(1, grid.sde.steps, len(self.S))
+            noise = Increments((grid.sde.stop - grid.sde.start) / grid.sde.steps, zeros, zeros)
+        return self.sample(grid, noise=noise, solver=solver, ode_solver=ode_solver)
+
     def extra_repr(self) -> str:
         return f"d={self.d}, stochastic={len(self.S)}, cut={self.cut}"
 

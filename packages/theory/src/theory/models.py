@@ -35,7 +35,7 @@ class Model(NamedTuple):
     def images(self, x: Tensor, path: WeightPath) -> Tensor:
         """psi_1(omega, x) for every sample of a path, x of shape (n, d): (samples, n, d)."""
         with torch.no_grad():
-            return flow(self.f_h, x, path)
+            return flow(self.f_h, x, path, per_sample=False)
 
 
 def random_model(

@@ -43,7 +43,7 @@ def _run_batch(model: Construction, x: Tensor, samples: int, generator: torch.Ge
 
 def outputs(f_h: HiddenDrift, law: SmoothLaw, x: Tensor, path: WeightPath) -> tuple[Tensor, Tensor, Tensor]:
     """eta, (samples, m), the outputs, (samples, n, d_y), and their largest error over x, (samples,), along a path."""
-    h1 = flow(f_h, torch.cat([x, x.new_zeros(len(x), law.d_y + law.m)], 1), path, vectorize=True)
+    h1 = flow(f_h, torch.cat([x, x.new_zeros(len(x), law.d_y + law.m)], 1), path, per_sample=False, vectorize=True)
     y, eta = h1[..., 1 : 1 + law.d_y], h1[:, 0, 1 + law.d_y :]
     wanted = law.generator(x.expand(path.samples, -1, -1), eta[:, None].expand(-1, len(x), -1))
     return eta, y, (y - wanted).norm(dim=-1).amax(1)

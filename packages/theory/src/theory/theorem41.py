@@ -151,7 +151,7 @@ def augmented(annulus: Annulus, d: int, samples: int, seed: int, sigma: float = 
     h0 = torch.cat([sample.x, torch.zeros_like(sample.x[:, :1])], -1)
     with torch.no_grad():
         path = process.sample(16, samples, generator=seeded(seed))
-        return flow(f_h, h0, path)[..., -1], sample
+        return flow(f_h, h0, path, per_sample=False)[..., -1], sample
 
 
 def certify(seed: int = 0) -> list[Certificate]:
