@@ -103,6 +103,16 @@ def train(session: nox.Session) -> None:
 
 
 @nox.session
+def examples(session: nox.Session) -> None:
+    """Run all scripts in examples/, in a few minutes."""
+    install(session, *PACKAGES)
+    folder = Path(session.create_tmp())
+    for script in sorted((ROOT / "examples").glob("*.py")):
+        shutil.rmtree(folder / script.stem, ignore_errors=True)
+        session.run("python", str(script), str(folder / script.stem))
+
+
+@nox.session
 def page(session: nox.Session) -> None:
     """Test the report of a run in headless Chromium; installs Debian's Chromium if it is missing."""
     if not (shutil.which("chromium") and shutil.which("chromedriver")):

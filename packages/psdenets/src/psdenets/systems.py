@@ -176,7 +176,10 @@ LEARNED: dict[str, Any] = {
     "block": "pre-3", "activation": "relu", "stem": "whiten", "transition": "learned", "pool": "max",
     "squeeze_input": 0, "augment_channels": 0, "lr": 3e-3, "clip": None, "weight_decay": 0.01, "noise_scale": "effect",
 }  # fmt: skip
-_DIGITS = {"digits": {**LEARNED, "blocks": "1-1", "steps": 4, "sigma": 12.0, "samples": 4, "objective": "mixture"}}
+_SMALL_IMAGES: dict[str, Any] = {
+    **LEARNED, "blocks": "1-1", "steps": 4, "sigma": 12.0, "samples": 4, "objective": "mixture",
+}  # fmt: skip
+_DIGITS = {"digits": _SMALL_IMAGES, "arrays": _SMALL_IMAGES}
 _RESNET: dict[str, Any] = {"blocks": "5-5-5", "width": 16, "lr": 3e-3, "batch_size": 128}
 _SMALL_RESNET: dict[str, Any] = {"digits": {"blocks": "1-1-1", "batch_size": 64}}  # 5-5-5 blocks are too deep for 8 x 8
 # At kappa = 1/2, the ELBO itself, mean-field networks of this size barely learn: the KL of 10^5 weights outweighs

@@ -34,7 +34,7 @@ class RunsTable(list[dict[str, Any]]):
     def to_pandas(self) -> Any:
         """A pandas DataFrame with the same columns; raises BadInput if pandas is not installed."""
         try:
-            import pandas as pd  # type: ignore[import-untyped]
+            import pandas as pd
         except ImportError:
             raise BadInput("expected pandas for a DataFrame, but it is not installed: pip install pandas") from None
         return pd.DataFrame(list(self), columns=list(COLUMNS))

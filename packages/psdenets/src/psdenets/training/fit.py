@@ -47,7 +47,7 @@ def fit(
             the run.
         data: images to use instead of those of the option `dataset`: (x, y), (x, y, x_test, y_test), a
             `torch.utils.data.Dataset` of (image, label), or a pair of them, for training and test. Images are 8-bit,
-            or floating-point in [0, 1]; labels are whole numbers or text. A test set is split off if there is none.
+            or floating-point in [0, 1]; labels are whole numbers or text. Without a test set, one is split off.
         callbacks: see `psdenets.Callback`.
         resume: continue the run in `out` if there is one; a finished run with more `epochs` is extended.
         progress: "auto", "live", "bar", "lines" or "none".
@@ -97,7 +97,7 @@ def _train(config: Config, run: RunDir, data: Any, callbacks: Sequence[Callback]
 def _require_same(pool: Pool | None, run: RunDir) -> None:
     """Raise BadInput unless these are the arrays that the run was started with."""
     if pool is None:
-        raise BadInput(f"expected data=, the arrays that {run.path} was trained on, got none")
+        raise BadInput(f"expected data=, the arrays that {run.path} was trained on, got no data")
     if pool.checksum != read_json(run.file("data.json")).get("checksum"):
         raise BadInput(f"expected the arrays that {run.path} was trained on, got others: their checksum differs")
 
@@ -112,7 +112,7 @@ def _config(config: str | Config | None, options: dict[str, Any], arrays: bool) 
 def _fresh(config: Config) -> tuple[Config, RunDir]:
     run = RunDir.choose(config)
     if run.holds_run:
-        raise BadInput(f"expected a new --out, got {run.path}, which holds a run; --resume continues it")
+        raise BadInput(f"expected a new --out, got {run.path}, which holds a run; resume it with --resume")
     return config.replace(out=str(run.path)), run
 
 
