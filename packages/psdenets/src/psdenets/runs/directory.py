@@ -43,9 +43,7 @@ class RunDir:
     def begin(self, config: Config, spec: ImageSpec, sizes: dict[str, int], checksum: str | None = None) -> None:
         """Create the directory and write config.json; raise BadInput if it already contains a run or other files."""
         if self.holds_run:
-            raise BadInput(
-                f"expected a new --out, got {self.path}, which holds a run; resume it with --resume"
-            )
+            raise BadInput(f"expected a new --out, got {self.path}, which holds a run; resume it with --resume")
         if self.path.exists() and (not self.path.is_dir() or any(map(_foreign, self.path.iterdir()))):
             raise BadInput(f"expected a new or empty --out, got {self.path}, which holds other files")
         about = {"images": asdict(spec), "sizes": sizes, "versions": versions()}
