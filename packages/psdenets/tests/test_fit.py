@@ -138,7 +138,9 @@ def test_a_callback_that_raises_ends_the_session_with_a_checkpoint(run, tmp_path
     with pytest.raises(RuntimeError, match="no more disk for my log") as caught:
         tiny(tmp_path / "a", callbacks=[Raises(at=3)])
     assert "resume" in caught.value.__notes__[0]
-    resumed = fit(out=str(tmp_path / "a"), resume=True, progress="none")
+    seen = Recorder()
+    resumed = fit(out=str(tmp_path / "a"), resume=True, progress="none", callbacks=[seen])
+    assert seen.events[:2] == [("begin", 1), ("step", 4)]  # the third step is not repeated
     assert (resumed.path / "model.safetensors").read_bytes() == (run.path / "model.safetensors").read_bytes()
 
 
