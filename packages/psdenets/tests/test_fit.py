@@ -411,6 +411,41 @@ def test_the_bar_overwrites_one_line(monkeypatch):
     assert len(shown) == trainer.steps
 
 
+def test_on_a_terminal_there_is_one_live_display_which_ends(tmp_path):
+    import os
+    import pty
+    import sys
+
+    out = tmp_path / "r"
+    flags = [f"--{name.replace('_', '-')}={value}" for name, value in TINY.items()]
+    pid, terminal = pty.fork()
+    if pid == 0:
+        command = [sys.executable, "-m", "psdenets.train", "--preset", "digits-strided", "--out", str(out), *flags]
+        os.execv(sys.executable, command)
+    shown = b""
+    while True:
+        try:
+            part = os.read(terminal, 4096)
+        except OSError:  # the other end is closed
+            break
+        shown += part
+    assert os.waitpid(pid, 0)[1] == 0
+    text = shown.decode()
+    assert text.count("\x1b[?25l") == text.count("\x1b[?25h") == 1  # the cursor is hidden once, and shown again
+    assert text.rstrip().endswith("report.html") or "report.html" in text[text.index("\x1b[?25h") :]
+
+
+def test_a_config_file_with_options_of_other_systems_resumes_a_run(run, tmp_path, capsys):
+    file = tmp_path / "all.yaml"
+    file.write_text(json.dumps({"sigma": run.config.system.process.sigma, "chains": 4, "norm": "batch"}))
+    assert main(["--out", str(run.path), "--resume", "--config", str(file)]) == 0
+    assert "nothing to do" in capsys.readouterr().out
+    assert main(["--out", str(run.path), "--resume", "--chains", "4"]) == 2
+    file.write_text(json.dumps({"sigma": 3.0}))
+    assert main(["--out", str(run.path), "--resume", "--config", str(file)]) == 2
+    assert "expected --sigma" in capsys.readouterr().err
+
+
 def test_in_a_notebook_the_display_is_a_bar(monkeypatch):
     import sys
     import types

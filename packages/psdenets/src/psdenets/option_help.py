@@ -62,7 +62,7 @@ def _described(option: Known) -> str:
     listed = f" {{{', '.join(choices)}}}" if choices else ""
     default = f" (default {option.default})" if option.default is not None and option.default is not False else ""
     if option.default is True:
-        default = " (default; --no-... turns it off)"
+        default = " (the default; its --no- form turns it off)"
     return f"{option.text}{listed}{default}"
 
 

@@ -38,7 +38,7 @@ def _fitted(given: cli.Given) -> int:
     continues = resume and out is not None and RunDir(Path(out)).holds_run
     try:
         if continues:
-            fit(resume=True, allow_code="allow_code" in given.commands, **given.options)
+            fit(given.file, resume=True, allow_code="allow_code" in given.commands, **{**given.flags, "out": out})
         else:
             fit(cli.configure(given), resume=resume)
     except (Interrupted, Diverged) as error:

@@ -29,7 +29,6 @@ from psdenets.options.process import ProcessOptions
 from psdenets.registries import PRIORS
 from psdenets.seeds import generator as generator_at
 from sdeweights import (
-    Increments,
     NonFiniteState,
     Prefix,
     Prior,
@@ -131,11 +130,7 @@ class DeepBlock(nn.Module):
 
     def mean_path(self) -> WeightPath:
         """The path with the noise switched off: all Brownian increments are zero."""
-        noise, phase = None, self.grid.sde
-        if phase is not None:
-            zeros = self.process.w0.new_zeros(1, phase.steps, len(self.process.S))
-            noise = Increments((phase.stop - phase.start) / phase.steps, zeros, zeros)
-        return self.process.sample(self.grid, noise=noise, **self.solvers)
+        return self.process.mean_path(self.grid, **self.solvers)
 
     def forward(self, h: Tensor | Prefix, path: WeightPath) -> Tensor:
         """h at the end of the block: (N, ...) if all samples agree, else (S, N, ...).

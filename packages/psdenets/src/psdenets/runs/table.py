@@ -20,15 +20,18 @@ class RunsTable(list[dict[str, Any]]):
     """A list of runs, each a dict by column; printed as a table, in notebooks too."""
 
     def __str__(self) -> str:
-        cells = [list(COLUMNS), *([_shown(name, row[name]) for name in COLUMNS] for row in self)]
+        cells = self._cells()
         widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
         return "\n".join("  ".join(c.ljust(w) for c, w in zip(row, widths, strict=True)).rstrip() for row in cells)
+
+    def _cells(self) -> list[list[str]]:
+        """The head and all rows as text."""
+        return [list(COLUMNS), *([_shown(name, row[name]) for name in COLUMNS] for row in self)]
 
     def _repr_html_(self) -> str:
         from html import escape
 
-        rows = [list(COLUMNS), *([_shown(name, row[name]) for name in COLUMNS] for row in self)]
-        head, *body = ("".join(f"<td>{escape(cell)}</td>" for cell in row) for row in rows)
+        head, *body = ("".join(f"<td>{escape(cell)}</td>" for cell in row) for row in self._cells())
         return f"<table><tr>{head.replace('td>', 'th>')}</tr>{''.join(f'<tr>{row}</tr>' for row in body)}</table>"
 
     def to_pandas(self) -> Any:

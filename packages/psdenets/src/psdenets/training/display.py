@@ -226,9 +226,14 @@ def display_on(kind: str = "auto", stream: TextIO | None = None) -> Display:
     stream = sys.stdout if stream is None else stream
     if kind == "auto":
         kind = "live" if stream.isatty() else "bar" if in_notebook() else "lines"
-    if kind not in DISPLAYS:
-        raise BadInput(f"expected progress to be auto, {', '.join(DISPLAYS)}, got {kind!r}")
+    require_display(kind)
     return DISPLAYS[kind](stream)
+
+
+def require_display(kind: str) -> None:
+    """Raise BadInput for an unknown kind of display."""
+    if kind != "auto" and kind not in DISPLAYS:
+        raise BadInput(f"expected progress to be auto, {', '.join(DISPLAYS)}, got {kind!r}")
 
 
 def in_notebook() -> bool:

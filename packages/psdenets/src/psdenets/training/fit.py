@@ -8,7 +8,7 @@ finish keeps its checkpoint, and `fit(..., resume=True)` continues it.
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -31,7 +31,7 @@ _MAY_CHANGE = frozenset(
 
 
 def fit(
-    config: str | Config | None = None,
+    config: str | Config | Mapping[str, Any] | None = None,
     *,
     data: Any = None,
     callbacks: Sequence[Callback] = (),
@@ -43,8 +43,8 @@ def fit(
     """Train a network and write a run directory.
 
     Args:
-        config: the name of a preset, a `Config`, or None for the defaults. With `resume`, None takes the options of
-            the run.
+        config: the name of a preset, a `Config`, options by name as in a config file (those of other systems are
+            ignored), or None for the defaults. With `resume`, None takes the options of the run.
         data: images to use instead of those of the option `dataset`: (x, y), (x, y, x_test, y_test), a
             `torch.utils.data.Dataset` of (image, label), or a pair of them, for training and test. Images are 8-bit,
             or floating-point in [0, 1]; labels are whole numbers or text. Without a test set, one is split off.
@@ -80,11 +80,11 @@ def fit(
 def _train(config: Config, run: RunDir, data: Any, callbacks: Sequence[Callback], progress: str) -> None:
     from psdenets.data.arrays import pool_from
     from psdenets.training.callbacks import logs_of
-    from psdenets.training.display import display_on
+    from psdenets.training.display import require_display
     from psdenets.training.session import train
     from psdenets.training.watch import Watch
 
-    display_on(progress if progress != "live" else "auto")  # refuse an unknown name before any work
+    require_display(progress)
     pool = None if data is None else pool_from(data)
     if config.dataset == "arrays" and run.holds_run:
         _require_same(pool, run)
@@ -102,11 +102,11 @@ def _require_same(pool: Pool | None, run: RunDir) -> None:
         raise BadInput(f"expected the arrays that {run.path} was trained on, got others: their checksum differs")
 
 
-def _config(config: str | Config | None, options: dict[str, Any], arrays: bool) -> Config:
-    given = {"dataset": "arrays"} if arrays else {}
+def _config(config: str | Config | Mapping[str, Any] | None, options: dict[str, Any], arrays: bool) -> Config:
+    given = {**options, "dataset": "arrays"} if arrays else options
     if isinstance(config, Config):
-        return config.replace(**options, **given)
-    return Config(**options, **given) if config is None else preset(config, **options, **given)
+        return config.replace(**given)
+    return preset(config, **given) if isinstance(config, str) else Config.read(config or {}, **given)
 
 
 def _fresh(config: Config) -> tuple[Config, RunDir]:
@@ -117,16 +117,17 @@ def _fresh(config: Config) -> tuple[Config, RunDir]:
 
 
 def _resumed(
-    run: RunDir, config: str | Config | None, options: dict[str, Any], allow_code: bool
+    run: RunDir, config: str | Config | Mapping[str, Any] | None, options: dict[str, Any], allow_code: bool
 ) -> tuple[Config, RunDir]:
     """The existing run and its config; raises BadInput for an option that would change what it computes."""
     from psdenets.runs.loading import read_config
 
     found, _ = read_config(run.path, allow_code=allow_code)
     before = found.as_dict()
-    if config is not None:
+    if isinstance(config, str | Config):
         options = {**_config(config, options, before["dataset"] == "arrays").as_dict(), "out": str(run.path)}
-    wanted = Config.read(before, **options).as_dict()
+        config = None
+    wanted = Config.read({**before, **(config or {})}, **options).as_dict()
     for name, value in wanted.items():
         if name not in _MAY_CHANGE and value != before.get(name) and name != "sources":
             raise BadInput(f"expected {flag(name)} {before.get(name)} as in {run.path}, got {value}")
