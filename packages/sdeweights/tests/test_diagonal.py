@@ -84,3 +84,28 @@ def test_a_horizontal_cut_gets_one_drift_for_each_half():
 def test_without_knots_there_is_no_diagonal_part():
     with pytest.raises(ValueError, match="expected at least 1 knot, got 0"):
         DiagonalDrift(3, knots=0)
+
+
+def test_held_weights_stay_at_their_values_and_are_narrow(euler):
+    # theta = 0: f_q = a (w* - w), a = 8; the stationary variance of Euler is sigma^2 dt / (1 - (1 - a dt)^2), dt = 1/32
+    prior = OrnsteinUhlenbeck(sigma=SIGMA, theta=0.0)
+    at = torch.tensor([1.0, -2.0])
+    net = bottleneck(2, Cut.full(), "2", knots=1, hold=8.0, at=at).double()
+    w1 = WeightProcess(at, PriorPlus(prior, net), prior, Cut.full()).sample(32, 20_000, generator=seeded(), **euler).w
+    variance = SIGMA**2 / 32 / (1 - (1 - 8 / 32) ** 2)
+    error = math.sqrt(variance / 20_000)
+    torch.testing.assert_close(w1[:, -1].mean(0), at.to(w1), atol=4.5 * error, rtol=0)  # fails by chance: 1e-5
+    torch.testing.assert_close(w1[:, -1].var(0), torch.full((2,), variance).to(w1), atol=0, rtol=4.5 * math.sqrt(1e-4))
+
+
+def test_held_halves_of_a_split_drift_have_the_values_of_their_own_weights():
+    at = torch.arange(6.0)
+    drift = bottleneck(6, Cut.horizontal(0.5), "2", knots=1, hold=4.0, at=at)
+    assert isinstance(drift, SplitDrift)
+    assert drift(torch.tensor(0.5), at).eq(0).all()
+    torch.testing.assert_close(drift(torch.tensor(0.5), at + 1), torch.full((6,), -4.0))
+
+
+def test_values_to_hold_must_fit_the_weights():
+    with pytest.raises(ValueError, match="3 values to hold"):
+        DiagonalDrift(3, hold=1.0)

@@ -12,8 +12,10 @@ from sdeweights import (
     Brownian,
     Cut,
     Increments,
+    LogNormal,
     NonFiniteState,
     OrnsteinUhlenbeck,
+    Positive,
     Prior,
     PriorPlus,
     WeightPath,
@@ -33,11 +35,17 @@ CUTS = {
     "both": Cut.both(0.25, 0.75, 0.5, at_t2="learned"),
 }
 PER_COORDINATE = torch.tensor([0.2, -0.5, 1.0, 0.7, 0.3, 0.9], dtype=torch.float64)
+DOUBLE = torch.tensor(1.0, dtype=torch.float64)
 PRIORS = {
     "OU": OrnsteinUhlenbeck(0.7, 0.3, 0.4),
     "OU, mean 0": OrnsteinUhlenbeck(sigma=0.5),
     "OU, one sigma per coordinate": OrnsteinUhlenbeck(0.7, 0.3, PER_COORDINATE),
     "Brownian": Brownian(0.6),
+    "trained theta and sigma": OrnsteinUhlenbeck(Positive(DOUBLE * 0.7), 0.3, Positive(DOUBLE * 0.4)),
+    "trained sigma per coordinate": OrnsteinUhlenbeck(0.7, 0.3, Positive(PER_COORDINATE.abs())),
+    "a parameter as sigma": Brownian(torch.nn.Parameter(DOUBLE * 0.6)),
+    "random theta": OrnsteinUhlenbeck(LogNormal(DOUBLE * 0.7, 0.4), 0.3, Positive(DOUBLE * 0.4)),
+    "random sigma": OrnsteinUhlenbeck(0.7, 0.3, LogNormal(PER_COORDINATE.abs(), 0.2)),
 }
 
 
@@ -96,7 +104,7 @@ def test_bottleneck_nets_of_other_sizes(hidden: str) -> None:
     require_same(process_of(hidden=hidden))
 
 
-@pytest.mark.parametrize("prior", [PRIORS["OU"], PRIORS["OU, one sigma per coordinate"]])
+@pytest.mark.parametrize("prior", PRIORS.values(), ids=PRIORS)
 def test_gradients_of_only_the_kl_and_of_only_the_path(prior: Prior) -> None:
     for part in (lambda path: path.kl.sum(), lambda path: path.w[:, -1].sum()):
         require_same(process_of(prior=prior), part)
@@ -205,7 +213,6 @@ UNFIT = {
     "an activation with parameters": (with_own_activation, "expected one of the activations softplus, .* got PReLU"),
     "theta per coordinate": (lambda: with_prior(OrnsteinUhlenbeck(theta=FLOATS)), "theta and mu are numbers"),
     "a custom prior": (lambda: with_prior(Prior(lambda t, w: -w, 0.5)), "an OrnsteinUhlenbeck or Brownian prior"),
-    "trained sigma": (lambda: with_prior(OrnsteinUhlenbeck(sigma=torch.nn.Parameter(FLOATS))), "that is not trained"),
     "dense sigma": (lambda: with_prior(Brownian(torch.eye(6, dtype=torch.float64))), "expected a constant sigma"),
     "another prior": (with_another_prior_in_the_kl, "a drift built on the process's own prior"),
     "a leak": (leaky, "all of its coordinates noisy"),

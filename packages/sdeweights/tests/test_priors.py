@@ -6,10 +6,10 @@ import pytest
 import torch
 from torch import nn
 
-from sdeweights import Brownian, Cut, OrnsteinUhlenbeck, Prior, SplitDrift, WeightProcess
+from sdeweights import Brownian, BrownianBridge, Cut, OrnsteinUhlenbeck, Positive, Prior, SplitDrift, WeightProcess
 from sdeweights.brownian import draw
 from sdeweights.diffusion import Kind, kind_of
-from sdeweights.testing import seeded
+from sdeweights.testing import affine_posterior, seeded
 
 N = 100_000  # paths; the standard error of a mean is sd / 316, that of a variance 0.45 %
 
@@ -100,12 +100,80 @@ def test_learned_sigma_is_a_parameter_of_the_process_and_gets_a_gradient():
     assert sigma.grad.item() == pytest.approx(-2 / 0.5**3, rel=1e-12)
 
 
-def test_a_bridge_can_be_used_as_a_prior():
-    prior = Prior(lambda t, w: (2.0 - w) / (1.05 - t), 0.3)
-    process = WeightProcess(torch.zeros(1), prior.drift, prior, Cut.full())
-    path = process.sample(200, samples=500, generator=seeded())
-    assert path.w[:, -1].mean().item() == pytest.approx(2.0, abs=0.15)
+@pytest.mark.parametrize(("b", "T", "sigma", "w0"), [(2.0, 1.25, 0.6, 0.0), (-0.5, 3.0, 1.2, 1.0)])
+def test_marginals_of_a_brownian_bridge_at_interior_times(b, T, sigma, w0):
+    # mean w0 + (b - w0) t / T, variance sigma^2 t (T - t) / T; 50,000 paths, 4.5 standard errors for each of
+    # 8 numbers: fails by chance once in 18,000. The bias of sra1 with 64 steps is below 2e-4 of either
+    n = 50_000
+    process = WeightProcess(torch.tensor([w0]), (prior := BrownianBridge(b, T, sigma)).drift, prior, Cut.full())
+    with torch.no_grad():
+        path = process.sample(64, n, generator=seeded(4), solver="sra1")
+    for t in (0.25, 0.5, 0.75, 1.0):
+        w, mean, variance = path.at(t)[:, 0], w0 + (b - w0) * t / T, sigma**2 * t * (T - t) / T
+        assert w.mean().item() == pytest.approx(mean, abs=4.5 * (variance / n) ** 0.5 + 1e-3)
+        assert w.var().item() == pytest.approx(variance, rel=4.5 * (2 / n) ** 0.5 + 2e-3)
     assert (path.kl == 0).all()
+
+
+def test_euler_steps_of_a_bridge_have_the_exact_mean_and_the_variance_of_their_chain():
+    # b - w shrinks by (T - t1) / (T - t) per step, a telescoping product; noise of step k shrinks from its right end
+    b, T, sigma, n = torch.tensor([2.0, -1.0]), 1.1, 0.3, 5
+    prior = BrownianBridge(b, T, sigma)
+    process = WeightProcess(torch.tensor([0.5, 0.2]), prior.drift, prior, Cut.full())
+    noise = draw(3, n, 2, 1 / n, generator=seeded())
+    path = process.sample(n, noise=noise)
+    right = torch.tensor([T - (k + 1) / n for k in range(n)])[:, None]
+    for k in range(1, n + 1):
+        mean = process.w0 + (b - process.w0) * (k / n) / T
+        rest = (sigma * noise.dB[:, :k] * (T - k / n) / right[:k]).sum(1)
+        torch.testing.assert_close(path.w[:, k], mean + rest, rtol=1e-12, atol=1e-12)
+
+
+def test_kl_between_two_bridges_with_different_ends():
+    # the gap is (b_q - b_p) / (T - t): KL = 1/2 sum ((b_q - b_p) / sigma)^2 dt / (T - t_k)^2
+    T, sigma, n = 1.5, 0.4, 6
+    prior = BrownianBridge(0.2, T, sigma)
+    process = WeightProcess(torch.zeros(1), BrownianBridge(1.0, T, sigma).drift, prior, Cut.full())
+    expected = 0.5 * (0.8 / sigma) ** 2 * sum(1 / n / (T - k / n) ** 2 for k in range(n))
+    assert process.sample(n, 3, generator=seeded()).kl.tolist() == pytest.approx([expected] * 3, rel=1e-12)
+
+
+def test_a_bridge_is_restricted_to_coordinates_described_and_trained():
+    bridge = BrownianBridge(torch.tensor([1.0, 2.0, 3.0]), 2.0, Positive(0.5))
+    part, t, w = bridge.restrict(torch.tensor([0, 2])), torch.tensor(0.5), torch.tensor([1.0, 5.0, 2.0])
+    assert torch.equal(part.drift(t, w[[0, 2]]), bridge.drift(t, w)[[0, 2]])
+    assert BrownianBridge(1.0, 1.25, 0.5).description == "BrownianBridge(b=1, T=1.25, sigma=0.5)"
+    assert repr(BrownianBridge(1.0, 1.25, Positive(0.5))) == "BrownianBridge(b=1, T=1.25, sigma=Positive(0.5))"
+    path = WeightProcess(torch.zeros(3), lambda t, w: 0 * w, bridge, Cut.full()).sample(4, generator=seeded())
+    (gradient,) = torch.autograd.grad(path.kl.sum(), list(bridge.parameters()))
+    assert gradient != 0
+
+
+def test_the_fused_scheme_refuses_a_bridge():
+    prior = BrownianBridge()
+    process = WeightProcess(torch.zeros(2), affine_posterior(prior, Cut.full(), 2), prior, Cut.full())
+    with pytest.raises(ValueError, match="expected an OrnsteinUhlenbeck or Brownian prior .* for fused-euler"):
+        process.sample(4, solver="fused-euler")
+
+
+@pytest.mark.parametrize(
+    ("how", "message"),
+    [
+        ({"T": 1.0}, "expected a finite time T > 1, since the drift is infinite at T, got 1.0"),
+        ({"T": 0.5}, "expected a finite time T > 1, .*, got 0.5"),
+        ({"T": math.nan}, "expected a finite time T > 1, .*, got nan"),
+        ({"T": math.inf}, "expected a finite time T > 1, .*, got inf"),
+        ({"T": "2"}, "expected a finite time T > 1, .*, got '2'"),
+        ({"b": math.nan}, "expected the end b to be finite, got nan"),
+        ({"b": torch.tensor([0.0, math.inf])}, "expected the end b to be finite, got inf"),
+        ({"sigma": 0.0}, "expected sigma to be positive, got 0"),
+        ({"sigma": torch.tensor([1.0, -2.0])}, "expected sigma to be positive, got -2"),
+    ],
+)
+def test_bad_bridges_are_refused_in_one_line(how, message):
+    with pytest.raises(ValueError, match=message) as caught:
+        BrownianBridge(**how)
+    assert "\n" not in str(caught.value)
 
 
 @pytest.mark.parametrize("solver", ["euler", "heun", "midpoint", "torchsde:midpoint"])

@@ -16,8 +16,11 @@ from sdeweights import (
     Brownian,
     Cut,
     FrozenDepth,
+    GaussianStart,
     Grid,
+    LogNormal,
     OrnsteinUhlenbeck,
+    Positive,
     PriorPlus,
     StochasticDepth,
     WeightProcess,
@@ -633,6 +636,78 @@ def test_a_trained_sigma_is_loaded_and_not_compared():
     layers = [layer_of(prior=OrnsteinUhlenbeck(sigma=nn.Parameter(torch.tensor(s)))) for s in (0.3, 0.5)]
     layers[0].load_state_dict(layers[1].state_dict())
     assert layers[0].process.prior._diffusion.value == 0.5
+
+
+START = GaussianStart(0.2, prior_mean=0.1, prior_std=0.5)
+FLEXIBLE = OrnsteinUhlenbeck(LogNormal(0.7, 0.3), 0.1, Positive(0.3))
+
+
+@pytest.mark.parametrize("loop", [True, False])
+@pytest.mark.parametrize("method", SCHEMES)
+@pytest.mark.parametrize("cut", CUTS, ids=str)
+def test_a_random_start_and_random_coefficients_give_outputs_of_sample_and_flow(cut, method, loop):
+    net, x = mlp(), inputs()
+    layer = layer_of(net, cut, FLEXIBLE, samples=4, loop=loop, start=START, method=method)
+    y = layer(x, generator=seeded(1))
+    process = WeightProcess(flatten(net)[0], layer.process.drift, FLEXIBLE, cut, start=START)
+    path = process.sample(6, 4, generator=seeded(1))
+    f_h = flatten(net)[1]
+    wanted = torch.cat([flow(f_h, x, path[i], method) for i in range(4)])
+    torch.testing.assert_close(y, wanted, rtol=1e-11, atol=1e-12)  # a sample alone and all at once
+    torch.testing.assert_close(layer.kl, path.kl.mean(), rtol=1e-12, atol=0)
+    torch.testing.assert_close(layer.frozen(4, seeded(1))(x), wanted, rtol=1e-11, atol=1e-12)
+    assert len(y[:, 0, 0].unique()) == 4
+
+
+def test_the_kl_of_a_layer_includes_that_of_its_start_once():
+    net = mlp()
+    layer = StochasticDepth(net, cut=Cut.full(), prior=PRIOR, steps=4, samples=3, start=START)  # f_q = f_p
+    layer(inputs())
+    w0 = flatten(net)[0]
+    q, p = torch.distributions.Normal(w0, 0.2), torch.distributions.Normal(0.1, 0.5)
+    expected = torch.distributions.kl_divergence(q, p).sum().item()
+    assert layer.kl.item() == pytest.approx(expected, rel=1e-12)
+    layer.noise = False
+    layer(inputs())
+    assert layer.kl.item() == pytest.approx(expected, rel=1e-12)
+    assert torch.equal(layer.path.w[:, 0], w0.expand(3, -1))
+
+
+def test_training_changes_start_theta_and_sigma():
+    prior = OrnsteinUhlenbeck(LogNormal(0.7, 0.3), 0.1, Positive(0.3))
+    layer = layer_of(prior=prior, samples=2, seed=0, start=START)
+    before = {name: p.detach().clone() for name, p in layer.named_parameters() if ".net." not in name}
+    assert len(before) == 5  # w0, its standard deviation, two of theta, one of sigma
+    optimizer = torch.optim.Adam(layer.parameters(), lr=0.01)
+    (layer(inputs()).square().mean() + layer.kl / 10).backward()
+    optimizer.step()
+    assert all((layer.get_parameter(name) != value).all() for name, value in before.items())
+
+
+def test_a_saved_state_with_a_random_start_is_restored_and_compared():
+    layers = [layer_of(mlp(seed=s), prior=FLEXIBLE, seed=0, samples=2, start=START) for s in (0, 3)]
+    layers[1].load_state_dict(saved(layers[0]))
+    assert torch.equal(layers[0](inputs()), layers[1](inputs()))
+    start = "GaussianStart(prior_mean=0.1, prior_std=0.5)"
+    assert saved(layers[0])["_extra_state"]["start"] == start
+    others = {
+        "a fixed w_0, got " + start: layer_of(prior=FLEXIBLE),
+        "GaussianStart(prior_mean=0, prior_std=0.5), got " + start: layer_of(
+            prior=FLEXIBLE, start=GaussianStart(0.2, 0.0, 0.5)
+        ),
+        "theta=LogNormal(median=0.7, spread=0.4)": layer_of(
+            prior=OrnsteinUhlenbeck(LogNormal(0.7, 0.4), 0.1, Positive(0.3)), start=START
+        ),
+    }
+    for message, other in others.items():
+        with pytest.raises(ValueError, match=re.escape(message)):
+            other.load_state_dict(saved(layers[0]))
+    with pytest.raises(ValueError, match=re.escape(f"{start}, got a fixed w_0")):
+        layers[0].load_state_dict(saved(layer_of(prior=FLEXIBLE)))
+
+
+def test_the_state_of_a_layer_with_a_fixed_start_has_the_keys_it_always_had():
+    assert list(layer_of().get_extra_state()) == ["cut", "prior", "steps", "method"]
 
 
 def test_a_module_that_changes_the_shape_is_rejected_with_a_reason():

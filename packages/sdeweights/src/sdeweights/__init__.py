@@ -8,6 +8,7 @@ KL = E 1/2 int_{t1}^{t2} |g_SS^{-1} (f_q - f_p)_S|^2 dt
 from sdeweights import indices
 from sdeweights.bounds import importance_bound
 from sdeweights.brownian import Increments
+from sdeweights.coefficients import LogNormal, Positive
 from sdeweights.cuts import Cut
 from sdeweights.depth import StochasticDepth
 from sdeweights.diffusion import Field
@@ -19,13 +20,14 @@ from sdeweights.functional import Functional, HiddenDrift, flatten
 from sdeweights.grid import Grid
 from sdeweights.kl import path_action, path_kl
 from sdeweights.path import WeightPath
-from sdeweights.priors import Brownian, OrnsteinUhlenbeck, Prior
+from sdeweights.priors import Brownian, BrownianBridge, OrnsteinUhlenbeck, Prior
 from sdeweights.process import WeightProcess
+from sdeweights.start import GaussianStart
 
 __all__ = [
-    "BottleneckDrift", "Brownian", "Cut", "DiagonalDrift", "Field", "FrozenDepth", "Functional", "Grid", "HiddenDrift",
-    "Increments", "NonFiniteState", "OrnsteinUhlenbeck", "Prefix", "Prior", "PriorPlus", "SplitDrift",
-    "StochasticDepth", "WeightPath", "WeightProcess", "bottleneck", "flatten", "flow", "importance_bound", "indices",
-    "path_action", "path_kl", "shared_prefix",
+    "BottleneckDrift", "Brownian", "BrownianBridge", "Cut", "DiagonalDrift", "Field", "FrozenDepth", "Functional",
+    "GaussianStart", "Grid", "HiddenDrift", "Increments", "LogNormal", "NonFiniteState", "OrnsteinUhlenbeck",
+    "Positive", "Prefix", "Prior", "PriorPlus", "SplitDrift", "StochasticDepth", "WeightPath", "WeightProcess",
+    "bottleneck", "flatten", "flow", "importance_bound", "indices", "path_action", "path_kl", "shared_prefix",
 ]  # fmt: skip
 __version__ = "0.1.0"

@@ -10,6 +10,7 @@ other random numbers.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import torch
@@ -75,3 +76,9 @@ def draw(
         return Increments(dt, dB)
     Z = dt / 2 * (dB + normals[:, 1] * math.sqrt(1 / 3))
     return Increments(dt, dB, Z)
+
+
+def stacked(parts: Sequence[Increments]) -> Increments:
+    """The samples of several increments with the same steps, one after the other."""
+    Zs = [part.Z for part in parts if part.Z is not None]
+    return Increments(parts[0].dt, torch.cat([part.dB for part in parts]), torch.cat(Zs) if Zs else None)

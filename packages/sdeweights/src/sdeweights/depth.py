@@ -16,6 +16,7 @@ from typing import Any, Self, final
 import torch
 from torch import Tensor, nn
 
+from sdeweights.coefficients import checksum
 from sdeweights.cuts import Cut
 from sdeweights.diffusion import Field
 from sdeweights.drifts import PriorPlus, bottleneck
@@ -26,12 +27,13 @@ from sdeweights.gradients import MODES
 from sdeweights.grid import Grid
 from sdeweights.hidden import SCHEMES, ReversibleScheme
 from sdeweights.path import WeightPath
-from sdeweights.priors import Prior, checksum
+from sdeweights.priors import Prior
 from sdeweights.process import WeightProcess
 from sdeweights.purity import require_pure, unchanged
 from sdeweights.solvers import OdeSolver, SdeSolver
 from sdeweights.solvers import ode_solver as find_ode_solver
 from sdeweights.solvers import sde_solver as find_sde_solver
+from sdeweights.start import GaussianStart
 
 
 @final
@@ -56,6 +58,7 @@ class StochasticDepth(nn.Module):
         drift: the whole f_q(t, w); by default f_p plus a bottleneck network that is initially zero, so KL = 0.
         hidden: sizes of the hidden layers of that network.
         allow_leak: on a horizontal cut, accept a drift in which deterministic weights may depend on noisy ones.
+        start: law of the weights at t = 0 if they are random, around the parameters of f_h.
         method: scheme for h, as in `flow`; "euler-mean" by default, and "reversible_heun" with the adjoint.
         gradient: "backprop", "checkpoint" or "adjoint", as in `flow`.
         solver: scheme for the weights in the stochastic phase, as in `WeightProcess.sample`.
@@ -84,6 +87,7 @@ class StochasticDepth(nn.Module):
         drift: Field | None = None,
         hidden: str | Sequence[int] = (2, 128, 2),
         allow_leak: bool = False,
+        start: GaussianStart | None = None,
         method: str | None = None,
         gradient: str = "backprop",
         solver: str | SdeSolver = "euler",
@@ -92,7 +96,7 @@ class StochasticDepth(nn.Module):
         super().__init__()
         _check_module(f_h)
         w0, self.f_h = flatten(f_h, takes_time)
-        self.process = _process(w0, drift, prior, cut, hidden, allow_leak)
+        self.process = _process(w0, drift, prior, cut, hidden, allow_leak=allow_leak, start=start)
         self.grid = steps.checked(cut) if isinstance(steps, Grid) else Grid.of(cut, steps)
         self.method, self.gradient = _checked_method(method, gradient, self.grid, cut), gradient
         find_sde_solver(solver), find_ode_solver(ode_solver)  # an unknown name is reported right away
@@ -123,7 +127,10 @@ class StochasticDepth(nn.Module):
 
     @property
     def kl(self) -> Tensor:
-        """The KL of the last forward pass, 1/2 int |u|^2 dt averaged over its samples: ()."""
+        """The KL of the last forward pass, averaged over its samples: ().
+
+        It is 1/2 int |u|^2 dt, plus the KL of a random w_0 and of random coefficients of the prior.
+        """
         return self.path.kl.mean()
 
     def manual_seed(self, seed: int | None) -> Self:
@@ -171,17 +178,22 @@ class StochasticDepth(nn.Module):
         return frozen.train(self.training)
 
     def get_extra_state(self) -> dict[str, Any]:
-        """What the weights were trained for, in `state_dict`: cut and prior, and for information steps and method."""
+        """What the weights were trained for, in `state_dict`: cut and prior, and for information steps and method.
+
+        The prior of w_0 is there only if w_0 is random.
+        """
         process = self.process
+        start = {} if process.start is None else {"start": process.start.description}
         cut, prior = _described(process.cut), process.prior.description
-        return {"cut": cut, "prior": prior, "steps": self.grid.steps, "method": self.method}
+        return {"cut": cut, "prior": prior, **start, "steps": self.grid.steps, "method": self.method}
 
     def set_extra_state(self, state: dict[str, Any]) -> None:
-        """Raise ValueError if a saved state has another cut or prior; the steps may differ."""
+        """Raise ValueError if a saved state has another cut, prior or law of w_0; the steps may differ."""
         own = self.get_extra_state()
-        other = [name for name in ("cut", "prior") if state.get(name) != own[name]]
+        other = [name for name in ("cut", "prior", "start") if state.get(name) != own.get(name)]
         if other:
-            wanted, got = (", ".join(str(source.get(name)) for name in other) for source in (own, state))
+            missing = {"start": "a fixed w_0"}
+            wanted, got = (", ".join(str((missing | source).get(name)) for name in other) for source in (own, state))
             raise ValueError(f"expected weights of a layer with {wanted}, got {got}")
 
     def extra_repr(self) -> str:
@@ -236,7 +248,7 @@ def _checked_count(samples: int) -> int:
 
 
 def _process(
-    w0: Tensor, drift: Field | None, prior: Prior, cut: Cut, hidden: str | Sequence[int], allow_leak: bool
+    w0: Tensor, drift: Field | None, prior: Prior, cut: Cut, hidden: str | Sequence[int], **how: Any
 ) -> WeightProcess:
     """The weight process, by default with f_q = f_p + net, where the net is initially zero."""
     for name, part, kind in (("cut", cut, Cut), ("prior", prior, Prior)):
@@ -244,7 +256,7 @@ def _process(
             raise ValueError(f"expected {name} to be a {kind.__name__}, got {type(part).__name__}")
     if drift is None:
         drift = PriorPlus(prior, bottleneck(len(w0), cut, hidden).to(w0))
-    return WeightProcess(w0, drift, prior, cut, allow_leak=allow_leak)
+    return WeightProcess(w0, drift, prior, cut, **how)
 
 
 def _checked_method(method: str | None, gradient: str, grid: Grid, cut: Cut) -> str:
@@ -271,7 +283,8 @@ def _repeated(path: WeightPath, samples: int) -> WeightPath:
     """A path of one sample as the path of several equal samples, which `flow` integrates once."""
     after = None if path.after_reset is None else path.after_reset.expand(samples, -1)
     w, kl = path.w.expand(samples, -1, -1), path.kl.expand(samples)
-    return replace(path, w=w, kl=kl, after_reset=after, shared=path.steps)
+    latents = tuple(values.expand(samples, -1) for values in path.latents)
+    return replace(path, w=w, kl=kl, after_reset=after, shared=path.steps, latents=latents)
 
 
 def _described(cut: Cut) -> str:

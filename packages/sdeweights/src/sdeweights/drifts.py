@@ -98,13 +98,17 @@ class DiagonalDrift(nn.Module):
 
     The bottleneck net can contract at most as many directions as its narrowest layer is wide. Here data can narrow any
     weight, and leave the others as wide as the prior makes them. a and b are linear in t between equidistant knots in
-    [0, 1]. Everything is initially zero. A negative rate counts as 0 and has no gradient: call `project_` after every
-    step of the optimiser, which sets it back to 0, where it has one.
+    [0, 1]. Everything is initially zero, unless the drift holds the weights: a = hold and b = hold * at, so that the
+    posterior starts narrow around `at`, and training widens what data do not determine. `rate` and `force` are then in
+    units of `hold`, so that one learning rate suits a rate of 20 and the net. A negative rate counts as 0 and has no
+    gradient: call `project_` after every step of the optimiser, which sets it back to 0, where it has one.
 
     Args:
         d: number of weights.
         hidden: sizes of the hidden layers of the bottleneck net.
         knots: values of a and b per weight.
+        hold: initial rate of all weights; with a step dt, Euler schemes need a rate below 2 / dt.
+        at: the values (d,) at which weights are held.
         activation: activation of the net.
         generator: source of the initial values of the net.
     """
@@ -115,19 +119,33 @@ class DiagonalDrift(nn.Module):
         hidden: str | Sequence[int] = (2, 128, 2),
         *,
         knots: int = 2,
+        hold: float = 0.0,
+        at: Tensor | None = None,
         activation: Callable[[Tensor], Tensor] = F.softplus,
         generator: torch.Generator | None = None,
     ) -> None:
         super().__init__()
         if knots < 1:
             raise ValueError(f"expected at least 1 knot, got {knots}")
+        if hold < 0 or (hold > 0 and (at is None or at.shape != (d,))):
+            raise ValueError(f"expected hold >= 0, with {d} values to hold if it is not 0, got hold={hold}, at={at}")
         self.net = BottleneckDrift(d, hidden, activation=activation, generator=generator)
+        self.unit = hold or 1.0
         self.rate, self.force = (nn.Parameter(torch.zeros(knots, d)) for _ in range(2))
+        if hold and at is not None:
+            with torch.no_grad():
+                self.rate.fill_(1.0)
+                self.force.copy_(at.expand(knots, d))
 
     @property
     def a(self) -> Tensor:
-        """The rates at the knots, (knots, d): `rate`, with 0 in place of negative values."""
-        return self.rate.clamp(min=0)
+        """The rates at the knots, (knots, d): `rate`, with 0 in place of negative values, in its unit."""
+        return self.unit * self.rate.clamp(min=0)
+
+    @property
+    def b(self) -> Tensor:
+        """The forces at the knots, (knots, d), in the same unit."""
+        return self.unit * self.force
 
     @torch.no_grad()
     def project_(self) -> None:
@@ -137,7 +155,7 @@ class DiagonalDrift(nn.Module):
     def forward(self, t: Tensor, w: Tensor) -> Tensor:
         """The drift, with the shape of w."""
         place = knots_around(as_float(t), len(self.rate))
-        out: Tensor = self.net(t, w) + at_knots(self.force, place) - at_knots(self.a, place) * w
+        out: Tensor = self.net(t, w) + at_knots(self.b, place) - at_knots(self.a, place) * w
         return out
 
     def extra_repr(self) -> str:
@@ -265,20 +283,26 @@ def bottleneck(
     hidden_deterministic: str | Sequence[int] | None = None,
     *,
     knots: int = 0,
+    hold: float = 0.0,
+    at: Tensor | None = None,
     activation: Callable[[Tensor], Tensor] = F.softplus,
     generator: torch.Generator | None = None,
 ) -> BottleneckDrift | DiagonalDrift | SplitDrift:
     """The network of f_q for a cut: one network, or one for S and one for D if the cut is horizontal.
 
-    With knots, each is a `DiagonalDrift`, otherwise a `BottleneckDrift`.
+    With knots, each is a `DiagonalDrift`, which may hold the weights `at` their values, otherwise a `BottleneckDrift`.
     """
+    at = torch.zeros(d) if at is None else at.detach()
 
-    def net(d: int, hidden: str | Sequence[int]) -> BottleneckDrift | DiagonalDrift:
+    def net(at: Tensor, hidden: str | Sequence[int]) -> BottleneckDrift | DiagonalDrift:
         if knots:
-            return DiagonalDrift(d, hidden, knots=knots, activation=activation, generator=generator)
-        return BottleneckDrift(d, hidden, activation=activation, generator=generator)
+            return DiagonalDrift(
+                len(at), hidden, knots=knots, hold=hold, at=at, activation=activation, generator=generator
+            )
+        return BottleneckDrift(len(at), hidden, activation=activation, generator=generator)
 
     if not cut.splits(d):
-        return net(d, hidden)
+        return net(at, hidden)
     S = cut.indices(d)
-    return SplitDrift(net(len(S), hidden), net(d - len(S), hidden_deterministic or hidden), S, d)
+    D = torch.ones(d, dtype=torch.bool).index_fill(0, torch.as_tensor(S), False)
+    return SplitDrift(net(at[~D], hidden), net(at[D], hidden_deterministic or hidden), S, d)

@@ -70,6 +70,8 @@ def flow(
     if isinstance(h0, Tensor) and _has_samples(h0, path, per_sample):
         return run.finite([run.start(i, h) for i, h in enumerate(h0)], 0)
     prefix = h0 if isinstance(h0, Prefix) else run.prefix(h0)
+    if prefix.steps == 0 and path.shared < 0:  # the first state of a scheme may depend on w_0
+        return run.finite([run.start(i, prefix.state[0]) for i in range(path.samples)], 0)
     return run.finite([prefix.state] * path.samples, prefix.steps)
 
 

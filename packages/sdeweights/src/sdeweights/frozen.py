@@ -36,7 +36,7 @@ class FrozenDepth(nn.Module):
         self.f_h, self.method, self.per_sample = f_h, method, per_sample
         scheme = SCHEMES[method]
         samples = steps_of(path, scheme.fraction)
-        self.shared = 0 if per_sample else shared_steps(path, scheme)
+        self.shared, self.same_start = 0 if per_sample else shared_steps(path, scheme), path.shared >= 0
         self.lengths = tuple((step.dt, step.starts_at_reset, step.ends_at_reset) for step in samples[0])
         self.register_buffer("starts", torch.stack([step.t0 for step in samples[0]]))
         self.register_buffer("ends", torch.stack([step.t1 for step in samples[0]]))
@@ -56,6 +56,8 @@ class FrozenDepth(nn.Module):
             if len(x) != self.samples:
                 raise ValueError(f"expected inputs of shape ({self.samples}, N, ...), got {tuple(x.shape)}")
             states = [scheme.start(self.f_h, own[0], h) for own, h in zip(steps, x.unbind(), strict=True)]
+        elif not self.same_start:  # the first state of a scheme may depend on w_0
+            states = [scheme.start(self.f_h, own[0], x) for own in steps]
         else:
             first = scheme.start(self.f_h, steps[0][0], x)
             states = [take_steps(self.f_h, scheme, steps[0][: self.shared], first)] * self.samples

@@ -65,11 +65,12 @@ def path_kl(posterior_drift: Field, prior: Prior, path: WeightPath, cut: Cut) ->
     """1/2 int_{t1}^{t2} |u|^2 dt along each sample of a given path: (samples,).
 
     The cut's t1 and t2 must be grid points of the path. The window may cover any part of the path, and the KLs of
-    consecutive windows add up to that of their union.
+    consecutive windows add up to that of their union. The KL of a random w_0 is not part of it.
 
     Example: for a drift gap of 0.3 in each of 2 coordinates, sigma = 0.5 and the window (0, 1), the KL is
     1/2 * 2 * (0.3 / 0.5)^2 = 0.36.
     """
+    _require_fixed(prior)
     if cut.deterministic:
         return path.w.new_zeros(len(path.w))
     us, dts = controls(posterior_drift, prior, path, cut)
@@ -102,6 +103,7 @@ def path_action(prior: Prior, path: WeightPath, cut: Cut) -> Tensor:
     Example: for a drift gap of 0.3 in each of 2 coordinates, sigma = 0.5 and no noise at all, the action is
     1/2 * 2 * (0.3 / 0.5)^2 = 0.36.
     """
+    _require_fixed(prior)
     kind = diffusion.kind_of(prior.diffusion, path.ts[0], path.w[0, 0])
     everything, D = torch.arange(path.d), cut.complement(path.d)
     us, dts = [], []
@@ -115,6 +117,14 @@ def path_action(prior: Prior, path: WeightPath, cut: Cut) -> Tensor:
             us.append(control(kind, gap if len(indices) == path.d else gap[..., indices], g))
             dts.append(stop - start)
     return energy(us, dts) if us else path.w.new_zeros(path.samples)
+
+
+def _require_fixed(prior: Prior) -> None:
+    if prior.latents:
+        raise ValueError(
+            "expected a prior without random coefficients, got one with LogNormal: a path from elsewhere does not say "
+            "which values its samples drew; path.kl and path.log_ratio use the right ones"
+        )
 
 
 def sticking_the_landing(drift: Field, prior: Prior, path: WeightPath, cut: Cut, dB: Tensor | None) -> Tensor:
@@ -134,13 +144,14 @@ def log_ratio(drift: Field, prior: Prior, path: WeightPath, cut: Cut, dB: Tensor
 
 
 def _with_parameters_detached(drift: Field, path: WeightPath) -> Field:
+    visible = fixed = drift
     if isinstance(drift, nn.Module):
         frozen = {name: p.detach() for name, p in drift.named_parameters()}
-        fixed: Field = lambda t, w: torch.func.functional_call(drift, frozen, (t, w))  # noqa: E731
-    else:
-        fixed = drift
+        drawn = {name: b.detach() for name, b in drift.named_buffers()}  # values of random coefficients stay attached
+        fixed = lambda t, w: torch.func.functional_call(drift, frozen, (t, w))  # noqa: E731
+        visible = lambda t, w: torch.func.functional_call(drift, frozen | drawn, (t, w))  # noqa: E731
     with torch.enable_grad():
-        if fixed(path.ts[0], path.w[:, 0].detach()).requires_grad:
+        if visible(path.ts[0], path.w[:, 0].detach()).requires_grad:
             raise ValueError(
                 "expected a drift whose parameters belong to an nn.Module for kl_stl, got a function that hides some"
             )

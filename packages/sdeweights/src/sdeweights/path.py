@@ -21,7 +21,7 @@ class WeightPath:
     Attributes:
         ts: grid, (steps + 1,), first 0 and last 1, in the dtype of w.
         w: (samples, steps + 1, d); the left limit at a reset.
-        kl: 1/2 int |u|^2 of each sample, (samples,).
+        kl: 1/2 int |u|^2 of each sample, plus `kl_start` if there is one: (samples,).
         times: the grid as Python floats, exact even if `ts` is rounded to float32.
         reset: grid index of t2 if w is reset there, else None.
         after_reset: right limit at the reset, (samples, d), or None.
@@ -29,6 +29,8 @@ class WeightPath:
         evaluations: number of drift evaluations; for a split drift, that of the half with more of them.
         gaussians: number of standard normals drawn.
         phases: the deterministic and stochastic phases of the grid, () if unknown.
+        kl_start: the part of `kl` for a random w_0 and random coefficients of the prior, (); None if they are fixed.
+        latents: values of the random coefficients, in the order of `prior.latents`, (samples, 1 or d) each.
     """
 
     ts: Tensor
@@ -41,6 +43,8 @@ class WeightPath:
     evaluations: int = 0
     gaussians: int = 0
     phases: tuple[Phase, ...] = ()
+    kl_start: Tensor | None = None
+    latents: tuple[Tensor, ...] = ()
     _girsanov: Callable[[bool, WeightPath], Tensor] | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
@@ -98,6 +102,7 @@ class WeightPath:
             w=self.w[part],
             kl=self.kl[part],
             after_reset=None if self.after_reset is None else self.after_reset[part],
+            latents=tuple(values[part] for values in self.latents),
             _girsanov=None if self._girsanov is None else lambda detached, _: self._noise_term(detached)[part],
         )
 
@@ -112,12 +117,17 @@ class WeightPath:
 
     @cached_property
     def stl_term(self) -> Tensor:
-        """int u dB with the parameters of u detached, (samples,); its mean is zero."""
+        """int u dB with the parameters of u detached, (samples,); its mean is zero.
+
+        A random w_0 and random coefficients add log q / p - KL(q || p), with the parameters of q detached.
+        """
         return self._noise_term(detached=True)
 
     @cached_property
     def log_ratio(self) -> Tensor:
         """log dQ/dP = 1/2 int |u|^2 dt + int u dB of each path, (samples,); its mean is the KL.
+
+        A random w_0 and random coefficients of the prior add their log q / p.
 
         For Euler-Maruyama this is exactly the log ratio of the densities of the two Markov chains. It is evaluated at
         the left ends of steps for every scheme.
@@ -125,14 +135,14 @@ class WeightPath:
         return self._noise_term(detached=False)
 
     def _noise_term(self, detached: bool) -> Tensor:
-        """int u dB with the parameters of u detached, or log dQ/dP."""
+        """The stl_term or the log_ratio."""
         if self._girsanov is None:
             raise ValueError("expected a path sampled by a WeightProcess, got one without its noise")
         return self._girsanov(detached, self)
 
     @property
     def kl_stl(self) -> Tensor:
-        """KL with a "sticking the landing" gradient, (samples,): kl + int u dB with the parameters of u detached.
+        """KL with a "sticking the landing" gradient, (samples,): kl + stl_term.
 
         Its gradient has the same mean as the gradient of `kl`, and zero variance if the posterior is exact. Use it in
         the loss instead of `kl`.

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from sdeweights import brownian, diffusion
 from sdeweights.brownian import Increments
+from sdeweights.coefficients import LogNormal, Positive
 from sdeweights.cuts import AtT2, Cut
 from sdeweights.diffusion import Field
 from sdeweights.errors import NonFiniteState, norm
@@ -23,6 +24,7 @@ from sdeweights.priors import Prior
 from sdeweights.solvers import OdeSolver, SdeSolver
 from sdeweights.solvers import ode_solver as find_ode_solver
 from sdeweights.solvers import sde_solver as find_sde_solver
+from sdeweights.start import GaussianStart, StartLaw, laws_of
 
 
 @final
@@ -38,6 +40,7 @@ class WeightProcess(nn.Module):
         w_t2: value of w_S after t2 under "fixed" (a constant) and "learned" (a parameter), (d,) or (|S|,); by default
             that of w0.
         allow_leak: on a horizontal cut, accept a drift in which deterministic weights may depend on noisy ones.
+        start: law of w_0 if it is random; w0 is then its mean. By default every path starts at w0.
 
     Example:
         >>> process = WeightProcess(torch.zeros(3), lambda t, w: -w, OrnsteinUhlenbeck(), Cut.vertical(0.25, 0.5))
@@ -47,11 +50,19 @@ class WeightProcess(nn.Module):
     """
 
     def __init__(
-        self, w0: Tensor, drift: Field, prior: Prior, cut: Cut, w_t2: Tensor | None = None, allow_leak: bool = False
+        self,
+        w0: Tensor,
+        drift: Field,
+        prior: Prior,
+        cut: Cut,
+        w_t2: Tensor | None = None,
+        allow_leak: bool = False,
+        start: GaussianStart | None = None,
     ) -> None:
         super().__init__()
         _check_parts(w0, drift, prior, cut)
         self.w0 = _trained(w0)
+        self.start = None if start is None else StartLaw(start, self.w0)
         self.drift = drift
         self.prior = prior
         self.cut = cut
@@ -90,14 +101,14 @@ class WeightProcess(nn.Module):
             solver: scheme for the stochastic phase: a name from `sdeweights.solvers` or a scheme. "euler" solves every
                 equation; "fused-euler" only the paper's drift f_p + BottleneckDrift, at half the cost.
             ode_solver: scheme for deterministic phases, and for the deterministic coordinates of a horizontal cut.
-            noise: Brownian increments to use instead of new ones; `samples` is then ignored.
+            noise: Brownian increments to use instead of new ones; `samples` is then ignored. A random w_0 and random
+                coefficients of the prior are still drawn from the generator.
         """
         scheme, ode = find_sde_solver(solver), find_ode_solver(ode_solver)
         grid = steps.checked(self.cut) if isinstance(steps, Grid) else Grid.of(self.cut, steps)
-        noise = self._draw(grid, samples, scheme, generator) if noise is None else self._checked(noise, grid)
-        path = integrate(self, Plan(grid, scheme, ode, int(samples) if noise is None else len(noise.dB), noise))
-        _require_finite(path, grid)
-        return path
+        count = _checked_count(samples) if noise is None else len(self._checked(noise, grid).dB)
+        noise, normals = self._draw(grid, count, scheme, self._checked_source(generator), noise)
+        return self._integrated(Plan(grid, scheme, ode, count, noise, normals))
 
     def mean_path(
         self,
@@ -108,14 +119,17 @@ class WeightProcess(nn.Module):
     ) -> WeightPath:
         """The path with the noise switched off, one sample: all Brownian increments are zero.
 
-        If the drift is affine and the diffusion does not depend on w, this is the mean of the sampled paths.
+        A random w_0 is at its mean, and random coefficients of the prior are at their medians. If the drift is affine,
+        the diffusion does not depend on w and no coefficient is random, this is the mean of the sampled paths.
         """
         grid = steps.checked(self.cut) if isinstance(steps, Grid) else Grid.of(self.cut, steps)
         noise = None
         if grid.sde is not None:
             zeros = self.w0.new_zeros(1, grid.sde.steps, len(self.S))
             noise = Increments((grid.sde.stop - grid.sde.start) / grid.sde.steps, zeros, zeros)
-        return self.sample(grid, noise=noise, solver=solver, ode_solver=ode_solver)
+        variables = self._variables
+        normals = self.w0.new_zeros(1, variables) if variables else None
+        return self._integrated(Plan(grid, find_sde_solver(solver), find_ode_solver(ode_solver), 1, noise, normals))
 
     def extra_repr(self) -> str:
         return f"d={self.d}, stochastic={len(self.S)}, cut={self.cut}"
@@ -132,22 +146,46 @@ class WeightProcess(nn.Module):
                 setattr(self, name, fn(self.__dict__[name]))
         return self
 
+    def _integrated(self, plan: Plan) -> WeightPath:
+        path = integrate(self, plan)
+        _require_finite(path, plan.grid)
+        return path
+
+    @property
+    def _variables(self) -> int:
+        """Number of normal variables that determine w_0 and the random coefficients of the prior."""
+        if self.start is None and not any(isinstance(part, LogNormal) for part in self.prior.modules()):
+            return 0
+        return sum(len(law.mean) for law in laws_of(self))
+
     def _draw(
-        self, grid: Grid, samples: int, scheme: SdeSolver, generator: torch.Generator | None
-    ) -> Increments | None:
-        if isinstance(samples, bool) or not isinstance(samples, Integral) or samples < 1:
-            raise ValueError(f"expected samples to be an integer >= 1, got {samples!r}")
-        device, phase = self.w0.device, grid.sde
+        self, grid: Grid, samples: int, scheme: SdeSolver, generator: torch.Generator | None, noise: Increments | None
+    ) -> tuple[Increments | None, Tensor | None]:
+        """Increments, and normals for w_0 and the random coefficients, (samples, n); None if there are none to draw.
+
+        Each sample draws first its normals and then its increments, so it does not depend on how many samples follow.
+        """
+        how: dict[str, Any] = {"generator": generator, "dtype": self.w0.dtype, "device": self.w0.device}
+        variables, phase = self._variables, grid.sde if noise is None else None
+        size = None if phase is None else (phase.steps, len(self.S), (phase.stop - phase.start) / phase.steps)
+        if not variables:
+            return noise if size is None else brownian.draw(samples, *size, noises=scheme.noises, **how), None
+        normals, increments = self.w0.new_empty(samples, variables), []
+        for own in normals:
+            own.normal_(generator=generator)
+            if size is not None:
+                increments.append(brownian.draw(1, *size, noises=scheme.noises, **how))
+        return brownian.stacked(increments) if increments else noise, normals
+
+    def _checked_source(self, generator: torch.Generator | None) -> torch.Generator | None:
+        device = self.w0.device
         if generator is not None and not hasattr(generator, "device"):
             raise ValueError(f"expected generator to be a torch.Generator or None, got {type(generator).__name__}")
         if generator is not None and generator.device.type != device.type:
             raise ValueError(
                 f"expected a generator on {device.type}, the device of w0, got one on {generator.device.type}"
             )
-        if phase is None:
-            return None
-        size, dt = (samples, phase.steps, len(self.S)), (phase.stop - phase.start) / phase.steps
-        return brownian.draw(*size, dt, noises=scheme.noises, generator=generator, dtype=self.w0.dtype, device=device)
+        return generator
 
     def _checked(self, noise: Increments, grid: Grid) -> Increments:
         if grid.sde is None:
@@ -187,6 +225,9 @@ class WeightProcess(nn.Module):
 
     def _check_fields(self) -> None:
         """Evaluate drift and prior once, to report a wrong shape or a zero diffusion right away."""
+        for size in (part().numel() for part in self.prior.modules() if isinstance(part, Positive | LogNormal)):
+            if size not in (1, self.d):
+                raise ValueError(f"expected coefficients of the prior with 1 or {self.d} values, got {size}")
         with torch.no_grad():
             t, w = self.w0.new_tensor(self.cut.t1), self.w0.detach()
             for name, field in (("drift", self.drift), ("prior drift", self.prior.drift)):
@@ -205,6 +246,12 @@ class WeightProcess(nn.Module):
             if not bool(torch.isfinite(g).all()):
                 raise ValueError("expected a finite diffusion, got NaN or infinity")
             diffusion.solve(kind, g, w[self.S])
+
+
+def _checked_count(samples: int) -> int:
+    if isinstance(samples, bool) or not isinstance(samples, Integral) or samples < 1:
+        raise ValueError(f"expected samples to be an integer >= 1, got {samples!r}")
+    return int(samples)
 
 
 def _trained(w: Tensor) -> Tensor:

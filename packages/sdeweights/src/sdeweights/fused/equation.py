@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from sdeweights.diffusion import Field
+from sdeweights.diffusion import Field, Kind
 from sdeweights.drifts import BottleneckDrift, ConcatSquash, DiagonalDrift, PriorPlus, at_knots, knots_around
 from sdeweights.solvers.base import Counted, Sde
 
@@ -50,9 +50,13 @@ class Diagonal(NamedTuple):
 
 
 class Equation(NamedTuple):
-    """Coefficients and layers of the equation; sigma is None for a deterministic phase."""
+    """Coefficients and layers of the equation; sigma is None for a deterministic phase.
 
-    theta: float
+    A theta that is trained or differs between samples is a tensor, () or (S, 1). A sigma that is trained, or differs
+    between samples or coordinates, is a tensor that broadcasts to (S, d).
+    """
+
+    theta: float | Tensor
     mu: float
     sigma: float | Tensor | None
     activation: Callable[[Tensor], Tensor]
@@ -66,10 +70,11 @@ class Equation(NamedTuple):
         if not isinstance(drift, PriorPlus):
             raise _refusal("PriorPlus(prior, BottleneckDrift)", type(drift).__name__)
         reversion, net = drift.prior.mean_reversion, drift.net
-        diagonal = Diagonal(net.a, net.force) if type(net) is DiagonalDrift else None
+        diagonal = Diagonal(net.a, net.b) if type(net) is DiagonalDrift else None
         net = net.net if type(net) is DiagonalDrift else net
         if reversion is None:
-            raise _refusal("an OrnsteinUhlenbeck or Brownian prior whose theta and mu are numbers", "another prior")
+            expected = "an OrnsteinUhlenbeck or Brownian prior whose theta and mu are numbers, theta may be trained"
+            raise _refusal(expected, "another prior")
         layers = list(net.layers) if type(net) is BottleneckDrift else []
         if not layers or not all(type(layer) is ConcatSquash for layer in layers):
             raise _refusal("PriorPlus of a BottleneckDrift or DiagonalDrift", f"PriorPlus of {type(net).__name__}")
@@ -82,12 +87,12 @@ class Equation(NamedTuple):
     def stochastic(cls, sde: Sde, d: int) -> Self:
         """The equation with noise on all d coordinates and the KL; raises ValueError if it has another form."""
         equation = cls.deterministic(sde.drift)
-        sigma = sde.prior.constant_sigma
+        sigma = None if sde.kind is Kind.DENSE else sde.prior.sigma
         own = cast("PriorPlus", sde.drift.field if isinstance(sde.drift, Counted) else sde.drift).prior
         if own is not sde.prior or len(sde.noisy) != d:
             raise _refusal("a drift built on the process's own prior, all of its coordinates noisy", "another drift")
         if sigma is None:
-            raise _refusal("a constant sigma, a number or one per coordinate, that is not trained", "another diffusion")
+            raise _refusal("a constant sigma, a number or one per coordinate", "another diffusion")
         return equation._replace(sigma=sigma)
 
 

@@ -2,6 +2,7 @@
 
 G = l + k n / sigma^2,   x <- W^T (G gate) dt,   p <- J^T x,   w <- (1 - theta dt) l + W1^T p,   J = dx/dp
 B <- G dt,   A <- -w G dt,   w <- ... - A G dt          for the diagonal part of a `DiagonalDrift`
+theta <- (mu - w) l dt,   sigma <- l dB - k (n / sigma)^2 / sigma dt                  if they are trained
 """
 
 import itertools
@@ -21,37 +22,65 @@ Times = Sequence[float]
 
 
 def integrate(equation: Equation, w: Tensor, times: Times, dB: Tensor | None) -> tuple[Tensor, Tensor]:
-    """States (S, n + 1, d) and KL (S,) of a phase, with gradients for w and all layers."""
+    """States (S, n + 1, d) and KL (S,) of a phase, with gradients for w, all layers, and a trained theta and sigma."""
     tensors = [w, *(equation.diagonal or ()), *itertools.chain(*equation.layers)]
-    if torch.is_grad_enabled() and any(x.requires_grad for x in tensors):
+    coefficients = [_like(equation.theta, w), _like(equation.sigma, w)]
+    if torch.is_grad_enabled() and any(x is not None and x.requires_grad for x in (*coefficients, *tensors)):
         bare = equation._replace(layers=[], diagonal=None)
-        states, total = _Steps.apply(bare, times, dB, *tensors)  # type: ignore[no-untyped-call]
+        states, total = _Steps.apply(bare, times, dB, *coefficients, *tensors)  # type: ignore[no-untyped-call]
         return states, total
-    states, total, _ = take(equation, w, times, dB, keep=False)
+    states, total, _ = take(_with(equation, coefficients), w, times, dB, keep=False)
     return states, total
+
+
+def _like(coefficient: float | Tensor | None, w: Tensor) -> Tensor | None:
+    """A coefficient that is a tensor, in the dtype of w; None if it is a number."""
+    return coefficient.to(w) if isinstance(coefficient, Tensor) else None
+
+
+def _with(equation: Equation, coefficients: Sequence[Tensor | None]) -> Equation:
+    """The equation with theta and sigma replaced by those that are tensors."""
+    theta, sigma = coefficients
+    return equation._replace(
+        theta=equation.theta if theta is None else theta, sigma=equation.sigma if sigma is None else sigma
+    )
 
 
 @final
 class _Steps(torch.autograd.Function):
     @staticmethod
     def forward(
-        ctx: Any, equation: Equation, times: Times, dB: Tensor | None, *tensors: Tensor
+        ctx: Any,
+        equation: Equation,
+        times: Times,
+        dB: Tensor | None,
+        theta: Tensor | None,
+        sigma: Tensor | None,
+        *tensors: Tensor,
     ) -> tuple[Tensor, Tensor]:
-        states, total, visited = take(_of_tensors(equation, tensors[1:]), tensors[0], times, dB, keep=True)
-        ctx.equation, ctx.times, ctx.inputs = equation, times, len(tensors)
-        ctx.save_for_backward(states, *tensors, *itertools.chain(*visited))
+        whole = _with(_of_tensors(equation, tensors[1:]), (theta, sigma))
+        states, total, visited = take(whole, tensors[0], times, dB, keep=True)
+        # only numbers stay on the context: tensors are saved, so that they are freed with the graph
+        ctx.equation = equation._replace(
+            theta=equation.theta if theta is None else 0.0, sigma=equation.sigma if sigma is None else None
+        )
+        ctx.times, ctx.inputs = times, len(tensors)
+        noise = dB if ctx.needs_input_grad[4] else None  # needed only for the gradient of sigma
+        ctx.save_for_backward(states, theta, sigma, noise, *tensors, *itertools.chain(*visited))
         ctx.set_materialize_grads(False)
         return states, total
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, to_states: Tensor | None, to_kl: Tensor | None) -> tuple[Tensor | None, ...]:
-        states, *saved = ctx.saved_tensors
+        states, theta, sigma, dB, *saved = ctx.saved_tensors
         w, *tensors = saved[: ctx.inputs]
-        equation = _of_tensors(ctx.equation, tensors)
+        equation = _with(_of_tensors(ctx.equation, tensors), (theta, sigma))
         kept, n = saved[ctx.inputs :], len(ctx.times) - 1
         visited = Visited(*(kept[i : i + n] for i in range(0, len(kept), n)))
-        return (None, None, None, *_backward(equation, ctx.times, visited, states, w, (to_states, to_kl)))
+        sums = _CoefficientSums(equation, ctx.needs_input_grad[3], dB, to_kl)
+        gradients = _backward(equation, ctx.times, visited, states, w, (to_states, to_kl), sums)
+        return (None, None, None, sums.theta, sums.sigma, *gradients)
 
 
 def _backward(
@@ -61,6 +90,7 @@ def _backward(
     states: Tensor,
     w: Tensor,
     upstream: tuple[Tensor | None, Tensor | None],
+    coefficients: "_CoefficientSums",
 ) -> list[Tensor | None]:
     """Gradients of w and of all tensors, in order, by going through the steps from the last to the first."""
     to_states, to_kl = upstream
@@ -75,11 +105,12 @@ def _backward(
         dt, net = t1 - t, visited.nets[k]
         if to_states is not None:
             carried.add_(to_states[:, k + 1])
+        coefficients.add(k, dt, states[:, k], net, carried)
         G = _with_force(carried, net, to_kl, equation.sigma, out=G)
         torch.mul(G, visited.gates[k], out=GL)
         to_x.append((GL @ to_x_of) * dt)
         to_p.append((to_x[-1].unsqueeze(-2) @ layers.jacobian[k]).squeeze(-2))
-        carried.addmm_(to_p[-1], first, beta=1 - equation.theta * dt)
+        _through_drift(carried, to_p[-1], first, equation.theta, dt)
         torch.add(net, last.time_slope, alpha=-t, out=shifted)
         if diagonal is not None:
             diagonal.add(t, dt, states[:, k], G, carried, shifted)
@@ -92,6 +123,14 @@ def _backward(
     return [carried, *to_diagonal, to_first, *to_hidden[1:], *sums.gradients()]
 
 
+def _through_drift(carried: Tensor, to_p: Tensor, first: Tensor, theta: float | Tensor, dt: float) -> None:
+    """carried <- (1 - theta dt) carried + W1^T p."""
+    if isinstance(theta, Tensor):
+        carried.mul_(1 - theta * dt).addmm_(to_p, first)
+    else:
+        carried.addmm_(to_p, first, beta=1 - theta * dt)
+
+
 def _with_force(
     carried: Tensor, net: Tensor, to_kl: Tensor | None, sigma: float | Tensor | None, out: Tensor
 ) -> Tensor:
@@ -101,6 +140,28 @@ def _with_force(
     if isinstance(sigma, Tensor):
         return torch.addcmul(carried, kl.slope(to_kl)[:, None], net / sigma / sigma, out=out)
     return torch.addcmul(carried, (kl.slope(to_kl) / sigma / sigma)[:, None], net, out=out)
+
+
+class _CoefficientSums:
+    """Gradients of theta and sigma, None for those that are not trained, summed over steps."""
+
+    def __init__(self, equation: Equation, trained_theta: bool, dB: Tensor | None, to_kl: Tensor | None) -> None:
+        self.equation, self.dB, self.to_kl = equation, dB, to_kl
+        theta, sigma = equation.theta, equation.sigma
+        self.theta = torch.zeros_like(theta) if trained_theta and isinstance(theta, Tensor) else None
+        self.sigma = torch.zeros_like(sigma) if dB is not None and isinstance(sigma, Tensor) else None
+
+    def add(self, k: int, dt: float, w: Tensor, net: Tensor, carried: Tensor) -> None:
+        """Add step k, with the weights and the net at its left end and the gradient `carried` of those at its right."""
+        if self.theta is not None:
+            self.theta += ((self.equation.mu - w) * carried).sum_to_size(self.theta.shape) * dt
+        sigma = self.equation.sigma
+        if self.sigma is None or self.dB is None or sigma is None:
+            return
+        self.sigma += (carried * self.dB[:, k]).sum_to_size(self.sigma.shape)
+        if self.to_kl is not None:
+            u = net / sigma  # du / dsigma = -u / sigma
+            self.sigma -= (kl.slope(self.to_kl)[:, None] * u * u / sigma).sum_to_size(self.sigma.shape) * dt
 
 
 class _Sums:
