@@ -13,8 +13,11 @@ from typing import Any
 
 from theory.certificate import Certificate
 
-NAMES = "integration lemma1 free_drift low_rank flows theorem41 outsourcing ode_nets theorem_a1 theorem42 complexity"
-CLAIMS = {name: f"theory.{name}" for name in NAMES.split()}  # the module of each claim
+NAMES = (
+    "integration", "lemma1", "free_drift", "exact_posterior", "low_rank", "flows", "theorem41", "outsourcing",
+    "ode_nets", "theorem_a1", "theorem42", "complexity",
+)  # fmt: skip
+CLAIMS = {name: f"theory.{name}" for name in NAMES}  # the module of each claim
 
 
 @dataclass(frozen=True)
