@@ -19,7 +19,7 @@ NAMES = {name for names in MAY_IMPORT.values() for name in names} | set(MAY_IMPO
 
 # Each room of psdenets may import from those before it. A module at the root that is not listed is a command.
 ROOMS = ("description", "data", "nn", "models", "runs", "training", "commands")
-DESCRIPTION = {"errors", "seeds", "references", "registries", "options", "systems", "config", "presets"}
+DESCRIPTION = {"errors", "seeds", "references", "registries", "options", "systems", "tasks", "config", "presets"}
 
 
 def modules(package):

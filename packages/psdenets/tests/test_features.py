@@ -145,6 +145,24 @@ def test_f_h_with_one_convolution_has_both_signs():
     torch.testing.assert_close(difference, F.conv2d(F.relu(h), kernel, padding=1))
 
 
+def test_a_gain_multiplies_a_channel_of_the_convolution():
+    plain, gained = hidden_drift("pre-3", 3, 9, "relu", at()), hidden_drift("gain-3", 3, 9, "relu", at())
+    t, h = torch.tensor(0.3), torch.randn(4, 3, 6, 6, generator=at(1))
+    torch.testing.assert_close(gained(t, h), plain(t, h))  # the same initial numbers, and gains of 1
+    with torch.no_grad():
+        gained.gain.value.copy_(torch.tensor([0.5, -2.0, 0.0]))
+    gains = torch.tensor([1.5, -1.0, 1.0])[:, None, None]
+    torch.testing.assert_close(gained(t, h), gains * plain(t, h))
+
+
+def test_gains_come_first_and_their_noise_is_not_divided_by_a_fan_in():
+    net = hidden_drift("gain-3", 5, 9, "relu", at())
+    scales = layer_scales(net)
+    assert next(net.parameters()) is net.gain.value  # a horizontal cut makes the first weights noisy
+    torch.testing.assert_close(scales[:5], torch.ones(5))
+    torch.testing.assert_close(scales[5:], torch.full((5 * (6 * 9 + 1),), 1 / math.sqrt(6 * 9)))
+
+
 def test_bfloat16_computes_the_same_network_to_its_precision():
     exact, rounded = (build(Config(**LEARNED, precision=p)).eval() for p in ("float32", "bfloat16"))
     (a, kl), (b, _) = (model(images(), at()) for model in (exact, rounded))

@@ -17,11 +17,13 @@ if TYPE_CHECKING:
     from psdenets.config import Config
     from psdenets.data.spec import ImageSpec
     from psdenets.errors import BadInput, Interrupted
+    from psdenets.estimators import PSDEClassifier, PSDERegressor
     from psdenets.models.base import ImageClassifier
     from psdenets.models.psde import Classifier
     from psdenets.models.registry import build
     from psdenets.presets import PRESETS, preset
     from psdenets.runs.compare import compare_runs
+    from psdenets.runs.features import encoder_of, features
     from psdenets.runs.loading import load
     from psdenets.runs.run import Run
     from psdenets.runs.table import runs_table
@@ -32,13 +34,16 @@ if TYPE_CHECKING:
 _HOMES = {
     "PRESETS": "presets", "BadInput": "errors", "Callback": "training.callbacks", "Classifier": "models.psde",
     "Config": "config", "CsvLog": "training.callbacks", "Diverged": "training.loop", "ImageClassifier": "models.base",
-    "ImageSpec": "data.spec", "Interrupted": "errors", "Run": "runs.run", "TensorBoardLog": "training.callbacks",
-    "build": "models.registry", "compare_runs": "runs.compare", "fit": "training.fit", "load": "runs.loading",
-    "preset": "presets", "runs_table": "runs.table",
+    "ImageSpec": "data.spec", "Interrupted": "errors", "PSDEClassifier": "estimators",
+    "PSDERegressor": "estimators", "Run": "runs.run", "TensorBoardLog": "training.callbacks",
+    "build": "models.registry", "compare_runs": "runs.compare", "encoder_of": "runs.features",
+    "features": "runs.features", "fit": "training.fit", "load": "runs.loading", "preset": "presets",
+    "runs_table": "runs.table",
 }  # fmt: skip
 __all__ = [
     "PRESETS", "BadInput", "Callback", "Classifier", "Config", "CsvLog", "Diverged", "ImageClassifier", "ImageSpec",
-    "Interrupted", "Run", "TensorBoardLog", "build", "compare_runs", "fit", "load", "preset", "runs_table",
+    "Interrupted", "PSDEClassifier", "PSDERegressor", "Run", "TensorBoardLog", "build", "compare_runs", "encoder_of",
+    "features", "fit", "load", "preset", "runs_table",
 ]  # fmt: skip
 __version__ = "0.1.0"
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from psdenets import cli
 from psdenets.errors import BadInput
 from psdenets.options.fields import COUNTS, numbers
+from psdenets.tasks import task_of
 
 if TYPE_CHECKING:
     import numpy as np
@@ -80,7 +81,7 @@ def evaluate(args: argparse.Namespace) -> str:
     import os
     from pathlib import Path
 
-    from bnneval import report, table
+    from bnneval import table
     from psdenets.data import load_splits, load_test_images
     from psdenets.data.sets import VARIABLE
     from psdenets.runs.directory import RunDir, versions
@@ -90,7 +91,10 @@ def evaluate(args: argparse.Namespace) -> str:
 
     *coarser, steps = (None,) if args.steps is None else numbers(int, args.steps)
     model = _loaded(args, steps)
-    root = args.data_root or os.environ.get(VARIABLE) or model.config.data_root
+    if model.spec.columns and (args.ood is not None or args.corruptions):
+        raise BadInput(f"expected --ood and --corruptions with a run on images, got {args.run_dir}, a run on a table")
+    own = model.config.data_root if model.config.dataset in ("csv", "imagefolder") else None  # the data themselves
+    root = args.data_root or own or os.environ.get(VARIABLE) or model.config.data_root
     limit = args.limit_test or model.config.limit_test
     config = model.config.replace(data_root=root, limit_test=limit, download=False)
     samples, seed = args.samples or config.system.final_samples, config.seed if args.seed is None else args.seed
@@ -102,8 +106,7 @@ def evaluate(args: argparse.Namespace) -> str:
     by_steps = {n: _on_grid(args, n, test, samples, seed) for n in coarser}
     predictions = _predicted(model, test, samples, seed, out, "predictions.npz")
     ood = {} if foreign is None else {args.ood: _predicted(model, foreign, samples, seed, out, "ood.npz")}
-    metrics = report(predictions.probs, predictions.labels, ood[args.ood].probs if ood else None)
-    metrics |= noise_metrics(model, test, predictions)
+    metrics = _reported(predictions, ood.get(args.ood)) | noise_metrics(model, test, predictions)
     flow = config.system.flow
     about = {"run_dir": str(args.run_dir), "samples": samples, "seed": seed, "ood": args.ood, "versions": versions()}
     about["mirror"] = config.system.prediction.mirror
@@ -146,6 +149,15 @@ def _predicted(model: ImageClassifier, images: Images, samples: int, seed: int, 
     return predictions
 
 
+def _reported(predictions: Predictions, ood: Predictions | None) -> dict[str, Any]:
+    """All metrics of bnneval for classes; those of the likelihood for numbers."""
+    from bnneval import report
+
+    if not task_of(predictions.metrics()).classifies:
+        return {"rows": len(predictions.labels), "weight_samples": len(predictions.probs), **predictions.metrics()}
+    return report(predictions.probs, predictions.labels, None if ood is None else ood.probs)
+
+
 def _bounds(model: ImageClassifier, images: Images, samples: int | None, seed: int) -> EvidenceBounds | None:
     """Bounds on the log evidence, if they are asked for."""
     from psdenets.runs.bounds import evidence_bounds
@@ -169,10 +181,12 @@ def _grids(args: argparse.Namespace, by_steps: Mapping[int, Mapping[str, float]]
 
     trained = read_config(args.run_dir, args.allow_code)[0].system.flow.finest
     save(metrics_by_steps(by_steps, trained), out.file("steps.png"))
-    return "\n".join(
-        f"steps {n:4d}  accuracy {row['accuracy']:.2%}  nll {row['nll']:.4f}  ece {row['ece']:.2%}  kl {row['kl']:.1f}"
-        for n, row in by_steps.items()
-    )
+    lines = []
+    for n, row in by_steps.items():
+        task = task_of(row)
+        score, calibration = (f"{item.key} {item.of(row)}" for item in (task.score, task.calibration))
+        lines.append(f"steps {n:4d}  {score}  nll {row['nll']:.4f}  {calibration}  kl {row['kl']:.1f}")
+    return "\n".join(lines)
 
 
 def _corruptions(

@@ -1,4 +1,7 @@
-"""`python -m psdenets.predict RUN_DIR IMAGE...`: print the class, probability and entropy of pictures."""
+"""`python -m psdenets.predict RUN_DIR IMAGE...`: print the class, probability and entropy of pictures.
+
+For a run on a table, `RUN_DIR ROWS.csv...` prints the class of each row, or its mean, interval and standard deviations.
+"""
 
 from __future__ import annotations
 
@@ -12,6 +15,11 @@ from psdenets import cli
 from psdenets.errors import BadInput
 
 if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+    from torch import Tensor
+
+    from psdenets.data.spec import ImageSpec
     from psdenets.models.base import ImageClassifier
 
 
@@ -23,10 +31,13 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = cli.OneLineParser(
         prog="python -m psdenets.predict",
-        description="Classify pictures with a finished run. They are resized to the image size of its training set.",
+        description="Classify pictures with a finished run. They are resized to the image size of its training set. "
+        "A run on a table predicts the rows of csv files.",
     )
     parser.add_argument("run_dir", metavar="RUN_DIR", help="a run directory")
-    parser.add_argument("images", metavar="IMAGE", nargs="+", help="picture files, or folders of them")
+    parser.add_argument(
+        "images", metavar="IMAGE", nargs="+", help="picture files, or folders of them; csv files for a run on a table"
+    )
     parser.add_argument("--json", action="store_true", help="one JSON object per line, with all probabilities")
     parser.add_argument("--samples", type=int, default=32, help="number of weight samples (default: 32)")
     parser.add_argument(
@@ -46,13 +57,25 @@ def _main(argv: Sequence[str]) -> int:
 
     try:
         model = load(args.run_dir, allow_code=args.allow_code)
-        rows = classify(model, _files(args.images), args.samples, args.seed)
+        if model.spec.columns:
+            rows = predict_rows(model, [Path(name) for name in args.images], args.samples, args.seed)
+        else:
+            rows = classify(model, _files(args.images), args.samples, args.seed)
     except NonFiniteState as error:
         raise BadInput(f"cannot predict with {args.run_dir}: {error}") from None
     for row in rows:
-        text = f"{row['image']}  {row['class']}  {row['probability']:.1%}  entropy {row['entropy']:.3f}"
-        sys.stdout.write(dumps(row) + "\n" if args.json else text + "\n")
+        sys.stdout.write((dumps(row) if args.json else _text(row)) + "\n")
     return 0
+
+
+def _text(row: dict[str, Any]) -> str:
+    where = row["image"] if "image" in row else f"{row['file']} row {row['row']}"
+    if "class" in row:
+        return f"{where}  {row['class']}  {row['probability']:.1%}  entropy {row['entropy']:.3f}"
+    return (
+        f"{where}  {row['mean']:.6g}  90 % from {row['low']:.6g} to {row['high']:.6g}  std {row['std']:.3g}, "
+        f"of the weights {row['epistemic_std']:.3g}"
+    )
 
 
 def classify(model: ImageClassifier, files: list[Path], samples: int, seed: int) -> list[dict[str, Any]]:
@@ -60,7 +83,6 @@ def classify(model: ImageClassifier, files: list[Path], samples: int, seed: int)
     import numpy as np
     import torch
 
-    from bnneval import entropy_split
     from psdenets.data.images import to_unit
     from psdenets.data.pictures import read_picture
     from psdenets.seeds import generator
@@ -69,18 +91,59 @@ def classify(model: ImageClassifier, files: list[Path], samples: int, seed: int)
     pixels = np.stack([read_picture(path, spec.channels, (spec.height, spec.width)) for path in files])
     x = to_unit(torch.from_numpy(pixels.transpose(0, 3, 1, 2).copy()))
     probs = model.predict_proba(x, samples, generator(seed, "predict"), return_samples=True).numpy()
+    return [{"image": str(path), **found} for path, found in zip(files, _classes(probs, spec), strict=True)]
+
+
+def _classes(probs: NDArray[np.float64], spec: ImageSpec) -> list[dict[str, Any]]:
+    """Class, probability and entropy of each image or row, from probabilities (S, N, C)."""
+    from bnneval import entropy_split
+
     mean, split = probs.mean(0), entropy_split(probs)
     return [
         {
-            "image": str(path),
             "class": spec.classes[int(mean[i].argmax())],
             "probability": float(mean[i].max()),
             "entropy": float(split.total[i]),
             "epistemic": float(split.epistemic[i]),
             "probabilities": dict(zip(spec.classes, mean[i].tolist(), strict=True)),
         }
-        for i, path in enumerate(files)
+        for i in range(len(mean))
     ]
+
+
+def predict_rows(model: ImageClassifier, files: list[Path], samples: int, seed: int) -> list[dict[str, Any]]:
+    """One dict per row of csv files: its class, or mean, 90 % interval, and total and epistemic standard deviation."""
+    from psdenets.seeds import generator
+
+    found = []
+    for path in files:
+        predictive, _ = model.predict_batches([_rows(path, model.spec)], samples, generator(seed, "predict"))
+        law = model.likelihood
+        each = _classes(predictive.numpy(), model.spec) if model.spec.classes else _numbers(law, predictive.numpy())
+        found += [{"file": str(path), "row": i + 1, **one} for i, one in enumerate(each)]
+    return found
+
+
+def _rows(path: Path, spec: ImageSpec) -> Tensor:
+    """The columns of a run from a csv file, in their order; other columns, such as the target, are ignored."""
+    from psdenets.data.tables import read_csv, rows_of
+
+    names, values = read_csv(path)
+    missing = [name for name in spec.columns if name not in names]
+    if missing:
+        raise BadInput(f"expected the columns {', '.join(spec.columns)} in {path}, got no {missing[0]}")
+    return rows_of(values[:, [names.index(name) for name in spec.columns]], path)
+
+
+def _numbers(law: Any, predictive: NDArray[np.float64]) -> list[dict[str, Any]]:
+    """Mean, 90 % interval and standard deviations of each row, from location and scale (S, N, 2)."""
+    location, scale = predictive[..., 0], predictive[..., 1]
+    epistemic = location.std(0)
+    total = (epistemic**2 + ((law.law.std() * scale) ** 2).mean(0)) ** 0.5
+    low, high = law.interval(predictive)
+    names = ("mean", "low", "high", "std", "epistemic_std")
+    rows = zip(location.mean(0), low, high, total, epistemic, strict=True)
+    return [dict(zip(names, map(float, row), strict=True)) for row in rows]
 
 
 def _files(names: Sequence[str]) -> list[Path]:

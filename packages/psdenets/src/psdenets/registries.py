@@ -6,7 +6,8 @@ Wherever one of these names is accepted, so is a reference to an attribute in yo
                    activation: a function of one tensor
     prior          prior(sigma=..., theta=...) -> sdeweights.Prior
     likelihood     Likelihood() -> psdenets.models.likelihoods.Likelihood
-    data set       load(root: Path) -> psdenets.data.Pool, or (pixels, labels, class names) as uint8 and integer arrays
+    data set       load(root: Path) -> psdenets.data.Pool, (pixels, labels, class names) as uint8 and integer arrays, or
+                   psdenets.data.tables.table_of(...) for rows of numbers
 
 The values are strings, so `--help` can list the names without importing torch.
 """
@@ -17,13 +18,28 @@ HIDDEN_DRIFTS = {
     "3-3": "psdenets.nn.hidden_drifts:three_three",
     "pre-3": "psdenets.nn.hidden_drifts:pre_three",
     "pre-3-3": "psdenets.nn.hidden_drifts:pre_three_three",
+    "1-1": "psdenets.nn.hidden_drifts:one_one",
+    "gain-3": "psdenets.nn.hidden_drifts:GainedConv",
+    "bumps": "psdenets.nn.hidden_drifts:Bumps",
 }
 
 PRIORS = {"ou": "sdeweights:OrnsteinUhlenbeck", "brownian": "psdenets.models.priors:brownian"}
 
-LIKELIHOODS = {"categorical": "psdenets.models.likelihoods:Categorical"}
+OF_NUMBERS = ("gaussian", "laplace", "student-t", "cauchy")
+LIKELIHOODS = {
+    "categorical": "psdenets.models.likelihoods:Categorical",
+    **{name: f"psdenets.models.regression:{name.replace('-', '_')}" for name in OF_NUMBERS},
+}
 
+_IMAGE_SETS = (
+    "digits", "mnist", "fashion-mnist", "kmnist", "cifar10", "svhn", "omniglot", "imagefolder",
+)  # fmt: skip
+FROM_PYTHON = ("arrays", "table", "numbers")  # images, rows with a class, rows with a number to predict
+_NUMBER_FILES = ("gap", "cos", "heteroscedastic", "bimodal", "diabetes", "csv")
+REGRESSION_SETS = (*_NUMBER_FILES, "numbers")
+TABLES = (*REGRESSION_SETS, "table")
 DATASETS = {
-    name: f"psdenets.data.sets:{name.replace('-', '_')}"
-    for name in ("digits", "mnist", "fashion-mnist", "kmnist", "cifar10", "svhn", "omniglot", "imagefolder", "arrays")
+    **{name: f"psdenets.data.sets:{name.replace('-', '_')}" for name in _IMAGE_SETS},
+    **{name: f"psdenets.data.tables:{name}" for name in _NUMBER_FILES},
+    **dict.fromkeys(FROM_PYTHON, "psdenets.data.sets:arrays"),
 }

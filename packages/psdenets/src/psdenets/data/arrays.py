@@ -1,8 +1,9 @@
-"""Images given from Python: arrays, tensors or a `torch.utils.data.Dataset`."""
+"""Images, or the rows of a table, given from Python: arrays, tensors or a `torch.utils.data.Dataset`."""
 
 from __future__ import annotations
 
 import hashlib
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -12,14 +13,17 @@ from torch.utils.data import Dataset
 from psdenets.data.images import Images, as_images
 from psdenets.data.sets import Pool, alike
 from psdenets.data.spec import ImageSpec
+from psdenets.data.tables import raise_unless_one_each, rows_of, table_of, targets_of
 from psdenets.errors import BadInput
 
 _WANTED = "(x, y), (x, y, x_test, y_test), a Dataset of (image, label), or a pair of Datasets"
 
 
 def pool_from(data: Any) -> Pool:
-    """All images of `data`, see `psdenets.fit`; raises BadInput if they cannot be used."""
+    """All images or rows of `data`, see `psdenets.fit`; raises BadInput if they cannot be used."""
     parts = _pairs(data)
+    if _array(parts[0][0]).ndim == 2:
+        return _table(parts)
     classes = np.unique(_labels(parts[0][1], "y"))
     if len(classes) < 2:
         raise BadInput(f"expected labels of at least two classes, got {len(classes)}")
@@ -47,12 +51,45 @@ def _pairs(data: Any) -> list[tuple[Any, Any]]:
     return parts
 
 
-def _images(x: Any, y: Any, classes: np.ndarray, name: str) -> Images:
-    """Images whose labels are numbered in the order of `classes`."""
-    labels = _labels(y, name.replace("x", "y"))
+def _table(parts: list[tuple[Any, Any]]) -> Pool:
+    """Rows of numbers (N, columns). Floating-point targets are numbers to predict; others are classes."""
+    x, y = (_array(part) for part in parts[0])
+    if y.dtype.kind == "f":
+        made = table_of(x, y, "x")
+        pool = Pool(made.rows, None, made.spec)
+        tests = [(rows_of(_array(x), "x_test", made.spec.channels), _array(y)) for x, y in parts[1:]]
+        found = [Images(rows, targets_of(y, rows, "x_test")) for rows, y in tests]
+    else:
+        classes = np.unique(_labels(y, "y"))
+        made = table_of(x, np.searchsorted(classes, y), "x", regress=False)
+        pool = Pool(made.rows, None, replace(made.spec, classes=_names(classes)))
+        found = [_classified(*part, classes, made.spec) for part in parts[1:]]
+    pool = pool._replace(test=found[0] if found else None)
+    return pool._replace(checksum=checksum(pool))
+
+
+def _classified(x: Any, y: Any, classes: np.ndarray, spec: ImageSpec) -> Images:
+    """Rows of a test set whose labels are numbered in the order of `classes`."""
+    rows, labels = rows_of(_array(x), "x_test", spec.channels), _labels(y, "y_test")
+    raise_unless_one_each(rows, labels, "y_test")
+    _require_known(labels, classes, "x_test")
+    return Images(rows, torch.from_numpy(np.searchsorted(classes, labels)))
+
+
+def _array(values: Any) -> np.ndarray:
+    return values.detach().cpu().numpy() if isinstance(values, torch.Tensor) else np.asarray(values)
+
+
+def _require_known(labels: np.ndarray, classes: np.ndarray, name: str) -> None:
     unknown = np.setdiff1d(labels, classes)
     if len(unknown):
         raise BadInput(f"expected the labels of {name} among those of x, got {unknown[0]}")
+
+
+def _images(x: Any, y: Any, classes: np.ndarray, name: str) -> Images:
+    """Images whose labels are numbered in the order of `classes`."""
+    labels = _labels(y, name.replace("x", "y"))
+    _require_known(labels, classes, name)
     return as_images(_pixels(x, name), np.searchsorted(classes, labels), len(classes), name)
 
 
@@ -79,7 +116,7 @@ def _stacked(dataset: Any) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _labels(y: Any, name: str) -> np.ndarray:
-    labels = y.detach().cpu().numpy() if isinstance(y, torch.Tensor) else np.asarray(y)
+    labels = _array(y)
     if labels.ndim != 1 or labels.dtype.kind not in "iubUS":
         raise BadInput(f"expected {name} to be one whole number or text per image, got {labels.dtype} {labels.shape}")
     return labels
@@ -87,7 +124,7 @@ def _labels(y: Any, name: str) -> np.ndarray:
 
 def _pixels(x: Any, name: str) -> np.ndarray:
     """8-bit images; floating-point ones are rounded."""
-    pixels = x.detach().cpu().numpy() if isinstance(x, torch.Tensor) else np.asarray(x)
+    pixels = _array(x)
     if pixels.dtype.kind != "f":
         return pixels
     if not (np.isfinite(pixels).all() and pixels.min(initial=0) >= 0 and pixels.max(initial=0) <= 1):
@@ -99,5 +136,8 @@ def _spec(images: Images, classes: np.ndarray) -> ImageSpec:
     pixels = images.pixels.double() / 255
     mean, std = pixels.mean((0, 2, 3)), pixels.std((0, 2, 3)).clamp(min=1e-3)
     channels, height, width = images.pixels.shape[1:]
-    names = tuple(c.decode() if isinstance(c, bytes) else str(c) for c in classes.tolist())
-    return ImageSpec(channels, height, width, names, tuple(mean.tolist()), tuple(std.tolist()))
+    return ImageSpec(channels, height, width, _names(classes), tuple(mean.tolist()), tuple(std.tolist()))
+
+
+def _names(classes: np.ndarray) -> tuple[str, ...]:
+    return tuple(c.decode() if isinstance(c, bytes) else str(c) for c in classes.tolist())

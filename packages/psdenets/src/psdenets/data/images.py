@@ -1,4 +1,4 @@
-"""Images in memory, uint8 (N, C, H, W), with their labels."""
+"""Images in memory, uint8 (N, C, H, W), with their labels; or the rows of a table, float32 (N, columns, 1, 1)."""
 
 from typing import NamedTuple
 
@@ -11,7 +11,7 @@ from psdenets.errors import BadInput
 
 
 class Images(NamedTuple):
-    """N images, uint8 (N, C, H, W), and labels, int64 (N,)."""
+    """N images, uint8 (N, C, H, W), and labels, int64 (N,); see `psdenets.data.tables` for the rows of a table."""
 
     pixels: Tensor
     labels: Tensor
@@ -59,5 +59,5 @@ def as_images(pixels: np.ndarray, labels: np.ndarray, classes: int, where: objec
 
 
 def to_unit(pixels: Tensor) -> Tensor:
-    """uint8 0 .. 255 -> float32 0 .. 1."""
-    return pixels.float() / 255
+    """uint8 0 .. 255 -> float32 0 .. 1; the rows of a table are floating-point numbers, and stay as they are."""
+    return pixels if pixels.is_floating_point() else pixels.float() / 255

@@ -1,7 +1,8 @@
 """The data sets of `psdenets.registries.DATASETS`, functions from the data root to a `Pool`, and their splits.
 
 A custom data set, `--dataset mydata:load`, is also such a function. Instead of a `Pool` it may return
-(pixels, labels, class names): uint8 pixels (N, H, W), (N, H, W, C) or (N, C, H, W), and integer labels (N,).
+(pixels, labels, class names): uint8 pixels (N, H, W), (N, H, W, C) or (N, C, H, W), and integer labels (N,); or a
+`psdenets.data.tables.Table`, made by `table_of`.
 """
 
 import os
@@ -19,6 +20,7 @@ from psdenets.data.images import Images, Splits, as_images
 from psdenets.data.pictures import pictures_in, read_folder, read_picture
 from psdenets.data.readers import read_cifar, read_idx, read_npz
 from psdenets.data.spec import SPECS, ImageSpec
+from psdenets.data.tables import Table
 from psdenets.errors import BadInput
 from psdenets.references import is_reference, made
 from psdenets.registries import DATASETS
@@ -43,6 +45,11 @@ class Pool(NamedTuple):
     test: Images | None
     spec: ImageSpec
     checksum: str | None = None  # of images given from Python
+
+    @property
+    def name(self) -> str:
+        """The value of `--dataset` if they are given from Python."""
+        return "arrays" if not self.spec.columns else "table" if self.spec.target is None else "numbers"
 
 
 def root_of(data_root: str | None) -> Path:
@@ -124,6 +131,8 @@ def pool_of(name: str, root: Path, fetch: bool = False) -> Pool:
             f"no {name} under {root}: looked for {missing}; put the files there or "
             f"point --data-root (or ${VARIABLE}) at them, or download them with --download"
         ) from None
+    if isinstance(loaded, Table):
+        return Pool(loaded.rows, None, loaded.spec)
     return loaded if isinstance(loaded, Pool) else _pool_from_arrays(name, loaded)
 
 
@@ -141,8 +150,8 @@ def _pool_from_arrays(name: str, loaded: object) -> Pool:
 
 
 def arrays(root: Path) -> Pool:  # noqa: ARG001 - they are not on disk
-    """Images given from Python, which only `psdenets.fit(data=...)` has."""
-    raise BadInput("expected the images of --dataset arrays from Python: psdenets.fit(..., data=(x, y))")
+    """Images or rows given from Python, which only `psdenets.fit(data=...)` has."""
+    raise BadInput("expected data from Python with --dataset arrays, table or numbers: psdenets.fit(..., data=(x, y))")
 
 
 def digits(root: Path) -> Pool:  # noqa: ARG001 - scikit-learn includes them

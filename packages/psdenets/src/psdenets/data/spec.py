@@ -1,4 +1,4 @@
-"""Specification of a classifier's images: size, channels, classes, normalisation."""
+"""Specification of what a network is given: size, channels, classes or target, normalisation."""
 
 from dataclasses import dataclass
 from typing import Any, Self
@@ -11,6 +11,9 @@ class ImageSpec:
     """Images of `channels` x `height` x `width` in [0, 1], and the names of their classes.
 
     `mean` and `std`, one number per channel, are applied inside the model, so every prediction is normalised.
+
+    A row of a table is an image of one pixel: its channels are the `columns`, and its values are any finite numbers. If
+    a number is to be predicted instead of a class, there are no classes, and `target` is its mean and std.
     """
 
     channels: int
@@ -19,19 +22,32 @@ class ImageSpec:
     classes: tuple[str, ...]
     mean: tuple[float, ...]
     std: tuple[float, ...]
+    columns: tuple[str, ...] = ()
+    target: tuple[float, float] | None = None
 
     def __post_init__(self) -> None:
         if min(self.channels, self.height, self.width) < 1:
             raise BadInput(f"expected images of at least one pixel, got {self.size}")
-        if len(self.classes) < 2:
+        if self.target is None and len(self.classes) < 2:
             raise BadInput(f"expected at least two classes, got {len(self.classes)}")
+        if self.target is not None and (self.classes or not self.target[1] > 0):
+            raise BadInput(f"expected a target with a std > 0 and no classes, got {self.target} and {self.classes}")
+        if self.columns and (len(self.columns), self.height, self.width) != (self.channels, 1, 1):
+            raise BadInput(f"expected a name for every column and rows of one pixel, got {self.columns} of {self.size}")
         if not len(self.mean) == len(self.std) == self.channels or min(self.std) <= 0:
             raise BadInput(f"expected mean and std > 0 for {self.channels} channels, got {self.mean} and {self.std}")
 
     @property
     def size(self) -> str:
-        """Channels x height x width as text, e.g. "1 x 28 x 28"."""
+        """Channels x height x width as text, e.g. "1 x 28 x 28", or the number of columns of a table."""
+        if self.columns:
+            return f"{self.channels} column{'s' * (self.channels > 1)}"
         return f"{self.channels} x {self.height} x {self.width}"
+
+    @property
+    def things(self) -> str:
+        """What is predicted from: "images" or "rows"."""
+        return "rows" if self.columns else "images"
 
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> Self:

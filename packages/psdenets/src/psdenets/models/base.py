@@ -43,7 +43,7 @@ class ImageClassifier(nn.Module, ABC):
     def __init__(self, config: Config, spec: ImageSpec) -> None:
         super().__init__()
         self.config, self.spec = config, spec
-        self.likelihood = likelihood_of(config)
+        self.likelihood = likelihood_of(config, spec)
         self.register_buffer("mean", torch.tensor(spec.mean)[:, None, None], persistent=False)
         self.register_buffer("std", torch.tensor(spec.std)[:, None, None], persistent=False)
 
@@ -86,7 +86,8 @@ class ImageClassifier(nn.Module, ABC):
 
     def extra_repr(self) -> str:
         """System, image size and number of classes."""
-        return f"{self.config.model}, images {self.spec.size}, {len(self.spec.classes)} classes"
+        outputs = f"{len(self.spec.classes)} classes" if self.spec.target is None else "a number"
+        return f"{self.config.model}, {self.spec.things} {self.spec.size}, {outputs}"
 
     def head_kl(self) -> Tensor:
         """KL of a Gaussian last layer, a scalar; not included in `Drawn.kl`, and not weighted by kappa."""
@@ -100,14 +101,17 @@ class ImageClassifier(nn.Module, ABC):
         """Set what is computed from training images before training, rather than trained."""
 
     def normalised(self, x: Tensor) -> Tensor:
-        """(x - mean) / std; raise BadInput if x is not a batch of images of the right size in [0, 1]."""
+        """(x - mean) / std; raise BadInput if x is not a batch of images in [0, 1], or of rows, of the right size."""
         s = self.spec
         if x.ndim != 4 or x.shape[1:] != (s.channels, s.height, s.width):
-            raise BadInput(f"expected images of shape (N, {s.channels}, {s.height}, {s.width}), got {tuple(x.shape)}")
+            shape = f"(N, {s.channels}, {s.height}, {s.width})"
+            raise BadInput(f"expected {s.things} of shape {shape}, got {tuple(x.shape)}")
         if not x.is_floating_point() or len(x) == 0:
             raise BadInput(f"expected at least one image of floating-point numbers, got {len(x)} of {x.dtype}")
         low, high = torch.aminmax(x)
-        if not (low >= 0 and high <= 1):
+        if s.columns and not (torch.isfinite(low) and torch.isfinite(high)):
+            raise BadInput("expected rows of finite numbers, got NaN or infinity")
+        if not s.columns and not (low >= 0 and high <= 1):
             raise BadInput(f"expected images in [0, 1], got values from {float(low):g} to {float(high):g}")
         return (x - self.mean) / self.std
 
@@ -131,6 +135,10 @@ class ImageClassifier(nn.Module, ABC):
         With `return_samples`, returns those of each sample, (S, N, classes). The average is over probabilities, as in
         the definition of p(y | x), not over logits or log-probabilities.
         """
+        if self.spec.target is not None:
+            raise BadInput(
+                "expected classes for predict_proba, got a network that predicts a number: use predict_batches"
+            )
         if samples < 1 or batch_size < 1:
             raise BadInput(f"expected samples and batch_size of at least 1, got {samples} and {batch_size}")
         probs, _ = self.predict_batches(torch.split(x, batch_size), samples, generator)
@@ -145,6 +153,8 @@ class ImageClassifier(nn.Module, ABC):
         after_batch: Callable[[], None] = lambda: None,
     ) -> tuple[Tensor, Tensor]:
         """Probabilities (S, N, classes) and kl (S,) of many images with the same weight samples, in bounded memory.
+
+        For numbers, location and scale (S, N, 2) instead of probabilities.
 
         The part that all samples share is computed once per batch, for any number of groups. Probabilities are float64
         on the CPU. With `--mirror`, those of a sample are its average over an image and its mirror image.

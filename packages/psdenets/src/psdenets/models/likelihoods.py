@@ -2,6 +2,8 @@
 
     Categorical:   p(y | logits) = softmax(logits)_y,     NLL = -log p(y | logits),  in nats
 
+Those of numbers are in `psdenets.models.regression`.
+
 Metrics are computed from float64 probabilities, and this is the only place that computes them: in float32 a probability
 underflows to 0 at a logit gap of 104, which makes its NLL infinite.
 """
@@ -9,7 +11,7 @@ underflows to 0 at a logit gap of 104, which makes its NLL infinite.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol, final, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, final, runtime_checkable
 
 import torch
 from torch import Tensor
@@ -18,7 +20,7 @@ from torch.nn import functional as F
 from bnneval import accuracy, brier, ece, mean_probs, nll, predictive_entropy
 from psdenets.errors import BadInput
 from psdenets.references import made
-from psdenets.registries import LIKELIHOODS
+from psdenets.registries import LIKELIHOODS, OF_NUMBERS
 from sdeweights import NonFiniteState
 
 if TYPE_CHECKING:
@@ -54,7 +56,7 @@ class Likelihood(Protocol):
         """
         ...
 
-    def metrics(self, predictive: NDArray[np.float64], targets: NDArray[np.int64]) -> dict[str, float]:
+    def metrics(self, predictive: NDArray[np.float64], targets: NDArray[Any]) -> dict[str, float]:
         """Metrics of the mixture over weight samples, by name."""
         ...
 
@@ -83,7 +85,7 @@ class Categorical:
             raise NonFiniteState("expected finite logits, got NaN or infinity")
         return logits.softmax(-1)
 
-    def metrics(self, predictive: NDArray[np.float64], targets: NDArray[np.int64]) -> dict[str, float]:
+    def metrics(self, predictive: NDArray[np.float64], targets: NDArray[Any]) -> dict[str, float]:
         """Accuracy, ECE, NLL, Brier score and mean entropy of the averaged probabilities; fractions and nats."""
         mean = mean_probs(predictive)
         return {
@@ -98,10 +100,16 @@ class Categorical:
 CATEGORICAL: Likelihood = Categorical()
 
 
-def likelihood_of(config: Config) -> Likelihood:
-    """The likelihood given by `--likelihood`."""
-    name = config.system.prediction.likelihood
-    likelihood = made(LIKELIHOODS, name)
+def likelihood_of(config: Config, spec: ImageSpec) -> Likelihood:
+    """The likelihood given by `--likelihood`; raises BadInput if it is not one of the classes or numbers to predict."""
+    options = config.system.prediction
+    name, numbers = options.likelihood, spec.target is not None
+    if numbers != (name in OF_NUMBERS) and name in ("categorical", *OF_NUMBERS):
+        wanted = " or ".join(OF_NUMBERS) if numbers else "categorical"
+        predicted = f"the numbers of --dataset {config.dataset}" if numbers else f"{len(spec.classes)} classes"
+        raise BadInput(f"expected --likelihood {wanted} for {predicted}, got {name} of --model {config.model}")
+    target = (spec.target, options.spread == "predicted") if name in OF_NUMBERS else ()
+    likelihood = made(LIKELIHOODS, name, *target)
     if not isinstance(likelihood, Likelihood):
         raise BadInput(f"expected {name} to make a Likelihood, got {type(likelihood).__name__}: see its protocol")
     return likelihood
@@ -109,4 +117,4 @@ def likelihood_of(config: Config) -> Likelihood:
 
 def outputs_of(config: Config, spec: ImageSpec) -> int:
     """Number of outputs of a network with this likelihood on these images."""
-    return likelihood_of(config).outputs(len(spec.classes))
+    return likelihood_of(config, spec).outputs(len(spec.classes) or 1)

@@ -89,6 +89,7 @@ class DeepBlock(nn.Module):
         net = hidden_drift(flow.block, channels, width, flow.activation, generator, fuse=flow.compile)
         w0, self.f_h = flatten(net)
         self._prior = partial(prior_of, config.system.process, net, cut)
+        _require_stable(config, cut)
         self.process = _process(config, flow.gain * w0, self._prior(), cut, generator)
         self.config, self.channels, self.grid = config, channels, grid_of(config, cut)
         self.gradient = config.system.process.gradient
@@ -168,8 +169,23 @@ def _process(config: Config, w0: Tensor, prior: Prior, cut: Cut, generator: torc
     """The weight process with f_q = f_p + net, where the net is initially zero."""
     options, deterministic = config.system.process, config.system.cut.drift_deterministic
     knots = options.knots if options.drift_family == "diagonal" else 0
-    net = bottleneck(len(w0), cut, options.drift, deterministic, knots=knots, generator=generator)
+    net = bottleneck(
+        len(w0), cut, options.drift, deterministic, knots=knots, hold=options.hold, at=w0, generator=generator
+    )
     return WeightProcess(w0, PriorPlus(prior, net), prior, cut)
+
+
+def _require_stable(config: Config, cut: Cut) -> None:
+    """Raise `BadInput` if the weights are held with a rate at which the first grid of training diverges."""
+    if not config.system.process.hold:
+        return
+    phases = grid_of(config, cut, config.system.flow.counts[0]).phases
+    most = 2 / max((phase.stop - phase.start) / phase.steps for phase in phases)
+    if config.system.process.hold >= most:
+        raise BadInput(
+            f"expected --hold below {most:g}, 2 / the longest step, got {config.system.process.hold:g}; "
+            "choose more --steps or a smaller --hold"
+        )
 
 
 def _applied(layers: nn.Module, h: Tensor, weights: Weights) -> Tensor:
@@ -234,8 +250,9 @@ class Classifier(ImageClassifier):
             noise = torch.randint(256, size, dtype=torch.uint8, generator=generator_at(config.seed, "reference"))
             self.register_buffer("reference", noise)  # until `adapt`
         features = shapes[-1][0] if config.system.features.pool != "none" else math.prod(shapes[-1])
-        outputs = self.likelihood.outputs(len(spec.classes))
-        self.head = head_of(config.system.head, features, outputs, generator_at(config.seed, "head"))
+        outputs = self.likelihood.outputs(len(spec.classes) or 1)
+        added = config.system.flow.augment_channels
+        self.head = head_of(config.system.head, features, outputs, generator_at(config.seed, "head"), added)
 
     def set_sigma(self, factor: float) -> None:
         """Multiply the sigma of the options by a factor in all blocks."""
@@ -341,14 +358,21 @@ class Classifier(ImageClassifier):
             return self._through(b, prefix.state[0], weights)
         return self._through(b + 1, self.deep_blocks[b](prefix, weights.paths[b]), weights)
 
+    def features(self, x: Tensor, weights: Weights) -> Tensor:
+        """Images (N, C, H, W) in [0, 1] -> inputs of the head (S, N, d)."""
+        found = self._features(0, self.prepare(x), weights)
+        return found if found.ndim == 3 else found[None]
+
     def _through(self, first: int, h: Tensor, weights: Weights) -> Tensor:
         """The blocks from `first` on, and the head."""
+        return weights.head.logits(self._features(first, h, weights)).expand(len(weights.kl), -1, -1)
+
+    def _features(self, first: int, h: Tensor, weights: Weights) -> Tensor:
+        """The blocks from `first` on, and pooling: (N, d) if all samples agree, else (S, N, d)."""
         for b in range(first, len(self.blocks)):
             h = self.deep_blocks[b](_applied(self.before[b], h, weights), weights.paths[b])
-        features = pooled(_applied(self.after, h, weights), self.config.system.features.pool).to(
-            weights.head.weight.dtype
-        )
-        return weights.head.logits(features).expand(len(weights.kl), -1, -1)
+        last = _applied(self.after, h, weights)
+        return pooled(last, self.config.system.features.pool).to(weights.head.weight.dtype)
 
     def head_kl(self) -> Tensor:
         """KL of the last layer."""
@@ -367,7 +391,7 @@ class Classifier(ImageClassifier):
             "w0": sum(p.w0.numel() for p in blocks),
             "w_t2": sum(p.w_t2.numel() for p in blocks if isinstance(p.w_t2, nn.Parameter)),
             "theta": sum(q.numel() for p in blocks if isinstance(p.drift, nn.Module) for q in p.drift.parameters()),
-            "head": sum(q.numel() for q in self.head.parameters()),
+            "head": sum(q.numel() for q in self.head.parameters() if q.requires_grad),
             "features": sum(q.numel() for m in (self.stem, self.before, self.after) for q in m.parameters()),
         }
 

@@ -58,6 +58,24 @@ class Whitening(nn.Module):
         return self.activation(F.conv2d(h, kernel, self.bias.to(h.dtype)))
 
 
+@final
+class LinearStem(nn.Module):
+    """A trained linear map of the channels of each pixel, or of the columns of a row."""
+
+    def __init__(self, c_in: int, c_out: int, generator: torch.Generator) -> None:
+        super().__init__()
+        bound = 1 / math.sqrt(c_in)
+        self.weight = nn.Parameter((torch.rand((c_out, c_in, 1, 1), generator=generator) * 2 - 1) * bound)
+        self.bias = nn.Parameter((torch.rand(c_out, generator=generator) * 2 - 1) * bound)
+
+    def forward(self, h: Tensor) -> Tensor:
+        """(N, C, H, W) -> (N, C', H, W)."""
+        return F.conv2d(h, self.weight.to(h.dtype), self.bias.to(h.dtype))
+
+    def extra_repr(self) -> str:
+        return f"{self.weight.shape[1]}, {self.weight.shape[0]}"
+
+
 class Statistics(NamedTuple):
     """Mean and variance of every channel, (S, C) for S weight samples, or (1, C) if all samples share them."""
 

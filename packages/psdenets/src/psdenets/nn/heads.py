@@ -1,4 +1,4 @@
-"""The last layer, features (N, d) -> logits (N, C): y = W h + b, where W and b are fixed or independent Gaussians."""
+"""The last layer, features (N, d) -> logits (N, C): y = W h + b; W, b are trained, fixed or independent Gaussians."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple, final
 import torch
 from torch import Tensor, nn
 
+from psdenets.errors import BadInput
 from psdenets.nn.gaussian import gaussian_kl, normal_like
 
 if TYPE_CHECKING:
@@ -64,6 +65,32 @@ class DeterministicHead(Head):
 
 
 @final
+class FixedHead(Head):
+    """Output k is the sum of features k, k + C, k + 2 C, ... divided by the root of their number; nothing is trained.
+
+    Only the last `used` features are read: those that the blocks add to the columns of a table.
+
+    A trained last layer can shrink the noise of all functions at once, which the KL does not price. With a fixed one,
+    sigma alone sets how wide the prior is.
+    """
+
+    def __init__(self, d: int, classes: int, generator: torch.Generator, used: int) -> None:
+        super().__init__(d, classes, generator)
+        if used < classes:
+            raise BadInput(f"expected --augment-channels at least {classes} with --head fixed, got {used}")
+        place = torch.arange(d) - (d - used)
+        own = (place >= 0) & (place % classes == torch.arange(classes)[:, None])
+        self.weight = nn.Parameter(own / own.sum(1, keepdim=True).sqrt(), requires_grad=False)
+        self.bias.requires_grad_(False)
+
+    def draw(self, samples: int, generator: torch.Generator | None) -> HeadWeights:  # noqa: ARG002 - nothing to draw
+        return HeadWeights(self.weight[None], self.bias[None])
+
+    def kl(self) -> Tensor:
+        return self.weight.new_zeros(())
+
+
+@final
 class MeanFieldHead(Head):
     """A last layer whose W and b are independent N(mean, std^2) with the prior N(0, prior_std^2).
 
@@ -91,8 +118,10 @@ class MeanFieldHead(Head):
         )
 
 
-def head_of(options: HeadOptions, d: int, classes: int, generator: torch.Generator) -> Head:
-    """The last layer that the options describe."""
+def head_of(options: HeadOptions, d: int, classes: int, generator: torch.Generator, added: int = 0) -> Head:
+    """The last layer that the options describe; `added` of its d features are not from the input."""
     if options.head == "meanfield":
         return MeanFieldHead(d, classes, generator, options.prior_std, options.log_std)
+    if options.head == "fixed":
+        return FixedHead(d, classes, generator, added)
     return DeterministicHead(d, classes, generator)

@@ -3,15 +3,21 @@
     strided   conv 3x3, conv 3x3 / 2, transposed conv 3x3 x 2, conv 3x3     the paper's
     3-1-3     conv 3x3, conv 1x1, conv 3x3
     3-3       conv 3x3, conv 3x3
+    1-1       conv 1x1, conv 1x1                                            a perceptron, for the rows of a table
+    pre-3     conv 3x3 of the activated h;   pre-3-3 has two convolutions
+    bumps     a linear map of local features of the first channel           for tables of one column
+    gain-3    pre-3 with a gain for every channel, 1 + g; the g are weights too, and come first in w
 
 There is an activation between layers, and time is an extra input channel of every layer.
 """
 
+import math
 from functools import partial
 from typing import final
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
 
 from psdenets.errors import BadInput
 from psdenets.nn.activations import ACTIVATIONS, Activation
@@ -21,6 +27,8 @@ from psdenets.nn.timed_conv import AddMap, TimedConv, TimedConvTranspose, TimedS
 from psdenets.options.network import COMPILED
 from psdenets.references import made
 from psdenets.registries import HIDDEN_DRIFTS
+
+_REACH, _WIDTH = 3.0, 0.75  # of bumps: their largest centre, and their width relative to the distance of two centres
 
 
 def strided(channels: int, width: int, activation: AddMap, generator: torch.Generator) -> TimedSequence:
@@ -49,6 +57,7 @@ def convolutions(
 
 three_one_three = partial(convolutions, kernels=(3, 1, 3))
 three_three = partial(convolutions, kernels=(3, 3))
+one_one = partial(convolutions, kernels=(1, 1))
 
 
 @final
@@ -66,6 +75,82 @@ class PreActivated(nn.Module):
         """f_h at time t, a scalar."""
         out: Tensor = self.convolutions(t, self.activation(h))
         return out
+
+
+@final
+class Gain(nn.Module):
+    """A gain 1 + g for every channel, with g = 0 at first.
+
+    Independent noise of the weights of a kernel averages out over its fan-in, thousands of weights per channel. Noise
+    of a gain does not: it scales the whole channel. `fan_in` is 1, so its noise is not divided by anything.
+    """
+
+    fan_in = 1
+
+    def __init__(self, channels: int) -> None:
+        super().__init__()
+        self.value = nn.Parameter(torch.zeros(channels))
+
+    def forward(self) -> Tensor:
+        """1 + g, (channels,)."""
+        return 1 + self.value
+
+
+@final
+class GainedConv(nn.Module):
+    """A convolution of the activated hidden state, with a gain for every channel of its result."""
+
+    def __init__(self, channels: int, width: int, activation: Activation, generator: torch.Generator) -> None:  # noqa: ARG002 - called like every hidden drift
+        super().__init__()
+        self.activation = activation
+        self.gain = Gain(channels)  # first, so that the first weights, which a horizontal cut makes noisy, have them
+        self.convolution = TimedConv(channels, channels, generator=generator)
+
+    def forward(self, t: Tensor, h: Tensor) -> Tensor:
+        """f_h at time t, a scalar."""
+        out: Tensor = self.convolution(t, self.activation(h), self.gain())
+        return out
+
+
+@final
+class Bumps(nn.Module):
+    """du/dt = W [bumps(z), u, t] + b, dz/dt = 0, where the first channel z is the column of a table, and u the others.
+
+    There are `width` bumps exp(-(z - c)^2 / (2 l^2)) with centres c from -3 to 3, and l is 3/4 of the distance between
+    two of them. The bumps are divided by their norm, and multiplied by sqrt(width) so that their mean square is 1;
+    beyond the centres, the last bump stays as large as it is. Only a few bumps differ from zero at any z, so data say
+    nothing about the weights of distant bumps, which keep the noise of the prior. The activation is not used.
+
+    The order of the centres spreads every first part of them evenly, so a horizontal cut adds noise everywhere.
+    """
+
+    centres: Tensor
+
+    def __init__(self, channels: int, width: int, activation: Activation, generator: torch.Generator) -> None:  # noqa: ARG002 - called like every hidden drift
+        super().__init__()
+        if channels < 2 or width < 2:
+            got = f"{channels - 1} and {width}"
+            raise BadInput(f"expected --augment-channels at least 1 and --width at least 2 with bumps, got {got}")
+        moving, self.fan_in = channels - 1, width + channels
+        uniform = (torch.rand((moving, self.fan_in), generator=generator) * 2 - 1) / math.sqrt(self.fan_in)
+        self.weight = nn.Parameter(uniform)
+        self.bias = nn.Parameter(torch.zeros(moving))
+        order = sorted(range(width), key=lambda i: f"{i:032b}"[::-1])  # bits reversed
+        self.register_buffer("centres", torch.linspace(-_REACH, _REACH, width)[order], persistent=False)
+
+    def forward(self, t: Tensor, h: Tensor) -> Tensor:
+        """f_h at time t, a scalar."""
+        last = h.movedim(1, -1)
+        features = torch.cat([self.bumps(last[..., :1]), last[..., 1:]], -1)
+        moved = F.linear(features, self.weight[:, :-1], self.bias + t * self.weight[:, -1])
+        return F.pad(moved, (1, 0)).movedim(-1, 1)
+
+    def bumps(self, z: Tensor) -> Tensor:
+        """(..., 1) -> (..., width)."""
+        width = len(self.centres)
+        scaled = (z - self.centres.to(z.dtype)) * ((width - 1) / (2 * _REACH * _WIDTH))
+        # e^l / |e^l| = exp(1/2 log_softmax(2 l)), which is finite however far z is from all centres
+        return math.sqrt(width) * (-scaled.square()).log_softmax(-1).div(2).exp()
 
 
 pre_three = partial(PreActivated, kernels=(3,))

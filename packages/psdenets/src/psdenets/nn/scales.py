@@ -16,7 +16,7 @@ from torch.nn import functional as F
 
 from psdenets.errors import BadInput
 from psdenets.nn.activations import ACTIVATIONS
-from psdenets.nn.features import Enter, InTurn, Leave, Whitening
+from psdenets.nn.features import Enter, InTurn, Leave, LinearStem, Whitening
 from psdenets.seeds import generator
 
 if TYPE_CHECKING:
@@ -73,6 +73,7 @@ def block_shapes(config: Config, spec: ImageSpec) -> list[tuple[int, int, int]]:
         )
     shapes = []
     channels = spec.channels * 4**flow.squeeze_input + flow.augment_channels
+    channels = net.width if config.system.features.stem == "linear" else channels
     height, width = spec.height >> flow.squeeze_input, spec.width >> flow.squeeze_input
     for blocks in net.scales:
         shapes += [(channels, height, width)] * blocks
@@ -105,8 +106,12 @@ def around(
     features, firsts = config.system.features, first_of_scales(config)
     activation = ACTIVATIONS[config.system.flow.activation]
     channels = spec.channels * 4**config.system.flow.squeeze_input + config.system.flow.augment_channels
-    stem = Whitening(channels, activation) if features.stem == "whiten" else nn.Identity()
-    channels = 8 * channels if features.stem == "whiten" else channels
+    stem: nn.Module = nn.Identity()
+    if features.stem == "whiten":
+        stem, channels = Whitening(channels, activation), 8 * channels
+    elif features.stem == "linear":
+        width = config.system.net.width
+        stem, channels = LinearStem(channels, width, generator(config.seed, "stem")), width
     if not features.learned:
         return stem, nn.ModuleList(InTurn(*[SpaceToDepth()] * (b in firsts)) for b in range(len(shapes))), InTurn()
     layers, before = itertools.count(), []

@@ -77,10 +77,17 @@ class TimedConv(nn.Module):
         """The weight in PyTorch's order, (out, in, k, k)."""
         return _in_usual_order(self.weight)
 
-    def forward(self, t: Tensor, h: Tensor) -> Tensor:
-        """The result at time t, a scalar."""
+    def forward(self, t: Tensor, h: Tensor, gain: Tensor | None = None) -> Tensor:
+        """The result at time t, a scalar; before the activation, channel c is multiplied by gain[c] if it is given."""
         taps = taps_seen((h.shape[-2], h.shape[-1]), self.k, self.stride, h.dtype, h.device)
-        return self.add(self.convolve(h, self.kernel.to(h.dtype)), time_map(t, self.time_weight, self.bias, taps))
+        weight: Tensor = self.weight
+        time_weight: Tensor = self.time_weight
+        bias: Tensor = self.bias
+        if gain is not None:  # of the kernel, which is smaller than the result
+            each = gain[:, None, None, None]
+            weight, time_weight, bias = each * weight, each * time_weight, gain * bias
+        kernel = _in_usual_order(weight).to(h.dtype)
+        return self.add(self.convolve(h, kernel), time_map(t, time_weight, bias, taps))
 
     def extra_repr(self) -> str:
         """Channels in and out, kernel and stride."""

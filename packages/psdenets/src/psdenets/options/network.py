@@ -10,7 +10,12 @@ from psdenets.registries import HIDDEN_DRIFTS
 
 ADAPTIVE = ("bosh3", "dopri5", "dopri8")
 REVERSIBLE = "reversible_heun"  # the only scheme that can recompute its states backward
-COMPILED = ("strided", "3-1-3", "3-3")  # hidden drifts whose activations also add the time map, and can be compiled
+COMPILED = (
+    "strided",
+    "3-1-3",
+    "3-3",
+    "1-1",
+)  # hidden drifts whose activations also add the time map, and can be compiled
 _ALONG_WEIGHTS = ("euler-mean", "euler-right", REVERSIBLE)  # not schemes of torchdiffeq
 
 
@@ -148,8 +153,10 @@ class FlowOptions(Group, group="network"):
 class FeatureOptions(Group, group="features"):
     """Deterministic layers around the blocks, and the precision of images and hidden states."""
 
-    stem: Literal["none", "whiten"] = option(
-        "none", "before the first block: nothing, or a fixed whitening of 2 x 2 patches, C -> 8 C channels"
+    stem: Literal["none", "whiten", "linear"] = option(
+        "none",
+        "before the first block: nothing, a fixed whitening of 2 x 2 patches, C -> 8 C channels, or a trained linear "
+        "map to --width channels",
     )
     transition: Literal["space-to-depth", "learned"] = option(
         "space-to-depth",

@@ -29,6 +29,11 @@ class ProcessOptions(Group, group="weight process"):
         "bottleneck", "f_q = f_p + net, or f_p + b(t) - a(t) w + net with a rate a and a force b for every weight"
     )
     knots: int = option(2, "values of a and b per weight, over depth, with --drift-family diagonal", at_least(1))
+    hold: float = option(
+        0.0,
+        "initial rate a of every weight, with b = a w0, so that the posterior starts narrow (--drift-family diagonal)",
+        at_least(0),
+    )
     deterministic_prior: Literal["none", "map"] = option(
         "none", "price of the deterministic depth and weights: nothing, or their action under the prior"
     )
@@ -46,17 +51,20 @@ class ProcessOptions(Group, group="weight process"):
     def idle(self) -> dict[str, str]:
         found = {"theta": "expected --theta with --prior ou, got --prior brownian"} if self.prior == "brownian" else {}
         if self.drift_family == "bottleneck":
-            found["knots"] = "expected --knots with --drift-family diagonal, got --drift-family bottleneck"
+            for name in ("knots", "hold"):
+                found[name] = f"expected --{name} with --drift-family diagonal, got --drift-family bottleneck"
         return found
 
 
 class HeadOptions(Group, group="head"):
     """The last linear layer."""
 
-    head: Literal["deterministic", "meanfield"] = option("deterministic", "the last linear layer")
+    head: Literal["deterministic", "fixed", "meanfield"] = option(
+        "deterministic", "the last linear layer: trained, fixed sums of channels, or Gaussian"
+    )
     prior_std: float = option(0.1, "prior N(0, std^2) of mean-field and HMC weights", above(0))
     log_std: float = option(-4.0, "initial log standard deviation of mean-field weights")
 
     def idle(self) -> dict[str, str]:
-        message = "expected --prior-std and --log-std with --head meanfield, got a deterministic head"
+        message = "expected --prior-std and --log-std with --head meanfield, got another head"
         return {} if self.head == "meanfield" else {"prior_std": message, "log_std": message}

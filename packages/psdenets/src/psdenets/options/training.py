@@ -3,7 +3,7 @@
 from typing import Literal
 
 from psdenets.options.fields import FROM_0_BELOW_1, Group, above, at_least, option
-from psdenets.registries import LIKELIHOODS
+from psdenets.registries import LIKELIHOODS, OF_NUMBERS
 
 
 class PredictionOptions(Group, group="training"):
@@ -14,8 +14,16 @@ class PredictionOptions(Group, group="training"):
         "likelihood of the targets: a name, or module:attribute in your own file, which is executed",
         registry=LIKELIHOODS,
     )
+    spread: Literal["learned", "predicted"] = option(
+        "learned", "scale of the likelihood of a number: one trained parameter, or predicted for every row"
+    )
     test_samples: int = option(16, "weight samples for the final evaluation", at_least(1))
     mirror: bool = option(False, "average predictions over an image and its mirror image, at twice the cost")
+
+    def idle(self) -> dict[str, str]:
+        if self.likelihood in OF_NUMBERS:
+            return {}
+        return {"spread": f"expected --spread with a likelihood of numbers, got --likelihood {self.likelihood}"}
 
 
 class TrainingOptions(Group, group="training"):
@@ -39,7 +47,7 @@ class TrainingOptions(Group, group="training"):
         1.0, "learning rate of f_q relative to --lr; f_q reads all weights at once and needs less", above(0)
     )
     weight_decay: float = option(
-        0.0, "decoupled weight decay of all weights but those of f_q, as in AdamW", at_least(0)
+        0.0, "decoupled weight decay of all weights but those of f_q and of the likelihood, as in AdamW", at_least(0)
     )
     schedule: Literal["constant", "one-cycle", "cosine"] = option("one-cycle", "learning-rate schedule")
     clip: float | None = option(1.0, "largest norm of the gradient; null for no clipping", above(0))

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,6 +22,8 @@ from bnneval.predictive import top
 from bnneval.scoring import nll_per_sample
 from bnneval.statistics import Interval, bootstrap
 from psdenets.errors import BadInput
+from psdenets.models.regression import LocationScale
+from psdenets.runs.predictions import Predictions
 from psdenets.runs.run import Run
 
 RESAMPLES, LEVEL, SEED, BINS = 1000, 0.95, 0, 15
@@ -51,6 +53,8 @@ class Differences(dict[str, Difference]):
 def compare_runs(a: str | Path | Run, b: str | Path | Run, ood: str | Sequence[str] = ()) -> Differences:
     """Compare two finished runs on the same test images: accuracy, NLL, ECE, and AUROC on out-of-distribution sets.
 
+    Runs that predict numbers are compared by RMSE, MAE and NLL.
+
     Intervals are over images only: they say whether the two networks differ, not whether two seeds would.
 
     Args:
@@ -67,6 +71,8 @@ def compare_runs(a: str | Path | Run, b: str | Path | Run, ood: str | Sequence[s
     ours, theirs = first.predictions, second.predictions
     if not np.array_equal(ours.labels, theirs.labels):
         raise BadInput(f"expected runs with the same test images, got different labels in {first.path}, {second.path}")
+    if isinstance(ours.likelihood, LocationScale) and isinstance(theirs.likelihood, LocationScale):
+        return _numbers(ours, theirs)
     labels, p, q = ours.labels, ours.probs.mean(0), theirs.probs.mean(0)
     found = Differences()
     for name, interval in classification(p, q, labels).items():
@@ -77,6 +83,24 @@ def compare_runs(a: str | Path | Run, b: str | Path | Run, ood: str | Sequence[s
         outside = [entropy_split(probs).total for probs in _on_ood(first, second, name)]
         ours_at, theirs_at = (bnneval.auroc(i, o) for i, o in zip(inside, outside, strict=True))
         found[f"auroc {name}"] = Difference(ours_at, theirs_at, *auroc(inside[0], outside[0], inside[1], outside[1]))
+    return found
+
+
+def _numbers(ours: Predictions, theirs: Predictions) -> Differences:
+    """RMSE, MAE and NLL of two runs that predict the same numbers."""
+    y, n = ours.labels, len(ours.labels)
+    errors = [p.probs[..., 0].mean(0) - y for p in (ours, theirs)]
+    nlls = [cast("LocationScale", p.likelihood).nll_per_row(p.probs, y) for p in (ours, theirs)]
+    each: dict[str, tuple[list[Array], Callable[[float], float]]] = {
+        "rmse": ([e**2 for e in errors], np.sqrt),
+        "mae": ([np.abs(e) for e in errors], float),
+        "nll": (nlls, float),
+    }
+    found = Differences()
+    for name, ((a, b), finish) in each.items():
+        value = [float(finish(float(v.mean()))) for v in (a, b)]
+        interval = _interval(lambda w, a=a, b=b, f=finish: float(f(w @ a / n)) - float(f(w @ b / n)), n)
+        found[name] = Difference(value[0], value[1], *interval)
     return found
 
 

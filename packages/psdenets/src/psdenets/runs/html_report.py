@@ -15,13 +15,12 @@ from psdenets.runs.directory import RunDir
 from psdenets.runs.files import write_text
 from psdenets.runs.noise import samples_agree
 from psdenets.runs.predictions import Predictions
+from psdenets.tasks import task_of
 
 _ABOUT_CURVES = "Accuracy and calibration error after each epoch. The test curve is not used for model selection."
 _ABOUT_PATHS = "Sample paths of a few weights. Noise enters only the stochastic weights, inside the stochastic window."
-_CARDS = (
-    ("accuracy", "accuracy", ".2%"), ("ece", "ECE", ".2%"), ("nll", "NLL", ".4f"), ("brier", "Brier score", ".4f"),
-    ("entropy", "mean entropy", ".3f"), ("kl", "KL", ".1f"),
-)  # fmt: skip
+_ABOUT_NUMBER_CURVES = "RMSE and NLL after each epoch. The test curve is not used for model selection."
+_NOISE = ("epistemic_share", "disagreement")
 _ABOUT_NOISE = (
     "Each weight sample makes its own prediction; the metrics above are those of their average. The epistemic share is "
     "the part of the predictive entropy that comes from differences between samples; the rest they have in common. "
@@ -32,6 +31,19 @@ _ABOUT_WIDTHS = (
     "Standard deviation of the noisy weights at the end of the stochastic window, posterior divided by prior. Weights "
     "at 1 are as wide as the prior makes them; training made those left of 1 narrower and those right of 1 wider. If "
     "all are at 1, training moved the weights but did not change how widely they vary."
+)
+_ABOUT_NOISE_IN_NUMBERS = (
+    "Each weight sample predicts a location and a scale; the metrics above are those of the mixture of all samples. "
+    "The epistemic share is the part of the variance that comes from differences between samples. If it is near 0, all "
+    "samples predict the same, and the noise has no effect."
+)
+_ABOUT_FUNCTION = (
+    "Lines: the mean, and the functions of a few weight samples. Inner band: the noise of the data as the network sees "
+    "it. Outer band: 90 % of the predictive distribution. What lies between the two comes from the weights."
+)
+_ABOUT_NUMBERS = (
+    "Left: predicted against true numbers. Then the probability integral transform of the test set, flat if the "
+    "predictive distribution is right, and the share of targets below each predicted quantile."
 )
 _GALLERY = 12  # images in each of the two galleries: the least and the most certain
 
@@ -69,15 +81,12 @@ def write_report(
 <h1>{escape(title)}</h1>
 <p class="soft">{_facts(metrics, predictions)}</p>
 {_cards(metrics)}
-{_section(run, "curves", "Training", _ABOUT_CURVES)}
-<h2>Calibration and uncertainty</h2>
-<p class="soft">Left: accuracy of the predictions in each confidence bin.
-Right: entropy of the predictions, from 0 (certain) to {np.log(len(classes)):.2f} nats (uniform).</p>
-<div class="plots">{_plot(run, "reliability", 400)}{_plot(run, "entropy", 400)}</div>
+{_section(run, "function", "Data and predictions", _ABOUT_FUNCTION)}
+{_section(run, "curves", "Training", _ABOUT_CURVES if classes else _ABOUT_NUMBER_CURVES)}
+{_calibration(run, classes)}
 {_noise(config, metrics)}
 {_section(run, "widths", "What the posterior learned about the width of the weights", _ABOUT_WIDTHS)}
-<h2>Least certain test images</h2>{_gallery(predictions, test, classes, certain=False)}
-<h2>Most certain test images</h2>{_gallery(predictions, test, classes, certain=True)}
+{_galleries(predictions, test, classes)}
 {_section(run, "weights", "Weights over depth", _ABOUT_PATHS)}
 <h2>Configuration</h2>
 <div class="columns">{_table(config.as_dict())}</div>
@@ -91,28 +100,49 @@ def _facts(metrics: dict[str, Any], predictions: Predictions) -> str:
     training = f"{metrics['epochs']} epochs" if "epochs" in metrics else f"{metrics['transitions']:,} transitions"
     parameters = sum(metrics["parameters"].values())
     samples, images, _ = predictions.probs.shape
+    tested = (
+        f"{images:,} test images, probabilities averaged over {samples} weight samples"
+        if task_of(metrics).classifies
+        else f"{images:,} test rows, mixture of {samples} weight samples"
+    )
     return (
         f"{training} in {metrics['seconds']:.0f} s, {parameters:,} trainable parameters, "
-        f"seed {metrics['seed']}; {images:,} test images, probabilities averaged over {samples} weight samples"
+        f"seed {metrics['seed']}; {tested}"
     )
 
 
 def _cards(metrics: dict[str, Any]) -> str:
-    return _shown(*((title, f"{metrics[name]:{form}}") for name, title, form in _CARDS))
+    return _shown(*((item.title, item.of(metrics)) for item in task_of(metrics).cards if item.key in metrics))
+
+
+def _calibration(run: RunDir, classes: Sequence[str]) -> str:
+    """Figures of calibration and uncertainty."""
+    if not classes:
+        figures = "".join(_plot(run, name, 270) for name in ("predicted", "pit", "quantiles"))
+        about = _ABOUT_NUMBERS
+    else:
+        figures = _plot(run, "reliability", 400) + _plot(run, "entropy", 400)
+        about = (
+            "Left: accuracy of the predictions in each confidence bin. Right: entropy of the predictions, from 0 "
+            f"(certain) to {np.log(len(classes)):.2f} nats (uniform)."
+        )
+    return f'<h2>Calibration and uncertainty</h2><p class="soft">{about}</p><div class="plots">{figures}</div>'
 
 
 def _noise(config: Config, metrics: dict[str, Any]) -> str:
     """Whether weight samples differ, and the scores of their average, of one of them, and without noise."""
     samples = metrics["test_samples"]
     agree = samples_agree(config, metrics["epistemic_share"], samples)
+    task = task_of(metrics)
+    main, about = task.score, _ABOUT_NOISE if task.classifies else _ABOUT_NOISE_IN_NUMBERS
     scores = {
-        name: f"accuracy {metrics['accuracy' + end]:.2%}, NLL {metrics['nll' + end]:.4f}"
+        name: f"{main.title} {metrics[main.key + end]:{main.form}}, NLL {metrics['nll' + end]:.4f}"
         for name, end in ((f"average of {samples}", ""), ("one sample", "_one_sample"), ("without noise", "_no_noise"))
         if "nll" + end in metrics
     }
     return f"""<h2>What the weight noise does</h2>
-<p class="soft">{_ABOUT_NOISE}</p>{f"<p><b>{escape(agree.capitalize())}.</b></p>" if agree else ""}
-{_shown(*((name.replace("_", " "), f"{metrics[name]:.2%}") for name in ("epistemic_share", "disagreement")))}
+<p class="soft">{about}</p>{f"<p><b>{escape(agree.capitalize())}.</b></p>" if agree else ""}
+{_shown(*((name.replace("_", " "), f"{metrics[name]:.2%}") for name in _NOISE if name in metrics))}
 {_table(scores)}"""
 
 
@@ -129,6 +159,14 @@ def _section(run: RunDir, plot: str, title: str, about: str) -> str:
 
 def _plot(run: RunDir, name: str, width: int) -> str:
     return f'<img width="{width}" alt="{name}" src="{_data_uri(run.file(f"plots/{name}.png").read_bytes())}">'
+
+
+def _galleries(predictions: Predictions, test: Images, classes: Sequence[str]) -> str:
+    """The least and the most certain test images; nothing for the rows of a table."""
+    if not classes or test.pixels.is_floating_point():
+        return ""
+    least, most = (_gallery(predictions, test, classes, certain) for certain in (False, True))
+    return f"<h2>Least certain test images</h2>{least}<h2>Most certain test images</h2>{most}"
 
 
 def _gallery(predictions: Predictions, images: Images, classes: Sequence[str], certain: bool) -> str:

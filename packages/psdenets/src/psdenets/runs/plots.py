@@ -12,12 +12,16 @@ import numpy as np
 from bnneval import ece, mean_probs, predictive_entropy, reliability, roc
 from bnneval import plots as bnn_plots
 from psdenets.models.psde import Classifier, DeepBlock
+from psdenets.models.regression import LocationScale
+from psdenets.runs.regression_plots import function_figure, number_figures
 from psdenets.seeds import generator
+from psdenets.tasks import task_of
 from sdeweights import WeightProcess
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+    from psdenets.data import Images
     from psdenets.models.base import ImageClassifier
     from psdenets.runs.directory import RunDir
     from psdenets.runs.predictions import Predictions
@@ -28,9 +32,20 @@ _PATHS, _WEIGHTS = 12, 3  # sample paths per weight, number of weights shown
 _WIDTHS, _WIDTH_GROUP, _WIDTH_WEIGHTS = 64, 8, 20_000  # paths, paths at a time and weights per block for the widths
 
 
-def draw_plots(run: RunDir, predictions: Predictions, model: ImageClassifier, epochs: list[dict[str, Any]]) -> None:
-    """Write plots/*.png, with training curves if there are epochs and weight paths if the weights follow a process."""
+def draw_plots(
+    run: RunDir,
+    predictions: Predictions,
+    model: ImageClassifier,
+    epochs: list[dict[str, Any]],
+    data: tuple[Images, Images | None],
+) -> None:
+    """Write plots/*.png, with training curves if there are epochs and weight paths if the weights follow a process.
+
+    A function of one number is drawn with the training data, or the test data if they are not given: `data` has both.
+    """
     figures = prediction_figures(predictions)
+    if model.spec.target is not None and model.spec.channels == 1:
+        figures["function"] = function_figure(model, data[1] or data[0])
     if epochs:
         figures["curves"] = training_curves(epochs)
     if isinstance(model, Classifier):
@@ -42,7 +57,12 @@ def draw_plots(run: RunDir, predictions: Predictions, model: ImageClassifier, ep
 
 
 def prediction_figures(test: Predictions, ood: Mapping[str, Predictions] | None = None) -> dict[str, Figure]:
-    """Reliability and entropy figures of the test predictions, and ROC figures for out-of-distribution sets by name."""
+    """Reliability and entropy figures of the test predictions, and ROC figures for out-of-distribution sets by name.
+
+    For numbers, their calibration, and predicted against true ones.
+    """
+    if isinstance(test.likelihood, LocationScale):
+        return number_figures(test)
     mean = mean_probs(test.probs)
     entropies = {"test": predictive_entropy(mean)}
     diagram = bnn_plots.reliability_diagram(reliability(mean, test.labels), ece(mean, test.labels))
@@ -65,18 +85,22 @@ def save(figure: Figure, path: Path) -> None:
 def training_curves(records: list[dict[str, Any]]) -> Figure:
     """Accuracy and ECE of training, validation and test images by epoch (the paper's Figures 5 and 6).
 
-    The test images are left out if they were not evaluated after each epoch.
+    RMSE and NLL, if numbers are predicted. The test images are left out if they were not evaluated after each epoch.
     """
     figure, axes = _figure(7.0, 2.8, 2)
     epochs = [record["epoch"] for record in records]
-    for ax, metric, label in ((axes[0], "accuracy", "accuracy (%)"), (axes[1], "ece", "ECE (%)")):
+    panels = [("accuracy", "accuracy (%)", 100), ("ece", "ECE (%)", 100)]
+    if not task_of(records[0]["val"]).classifies:
+        panels = [("rmse", "RMSE", 1), ("nll", "NLL (nats)", 1)]
+    for ax, (metric, label, unit) in zip(axes, panels, strict=True):
         for part, colour in _COLOURS.items():
             if part not in records[0]:
                 continue
-            values = [100 * record[part][metric] for record in records]
+            values = [unit * record[part][metric] for record in records]
             ax.plot(epochs, values, color=colour, linestyle=_LINES[part], linewidth=1.5, label=part)
         ax.set(xlabel="epoch", ylabel=label)
-    axes[1].set_ylim(bottom=0)
+    if metric == "ece":
+        ax.set_ylim(bottom=0)
     axes[0].legend(frameon=False)
     return figure
 
@@ -88,6 +112,8 @@ def metrics_by_steps(by_steps: Mapping[int, Mapping[str, float]], trained: int) 
     for n in reversed(steps):  # labels of neighbours would overlap
         ticks += [n] if ticks[-1] / n > max(1.4, (steps[-1] / steps[0]) ** 0.1) else []
     panels = (("accuracy", "accuracy (%)", 100), ("nll", "NLL (nats)", 1), ("ece", "ECE (%)", 100))
+    if not task_of(by_steps[steps[0]]).classifies:
+        panels = (("rmse", "RMSE", 1), ("nll", "NLL (nats)", 1), ("coverage_90", "90 % coverage (%)", 100))
     for ax, colour, (name, label, unit) in zip(axes, bnn_plots.CYCLE, panels, strict=False):
         values = [unit * row[name] for row in by_steps.values()]
         ax.plot(steps, values, color=colour, marker="o", markersize=4, linewidth=1.3)

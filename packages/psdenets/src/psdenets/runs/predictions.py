@@ -18,8 +18,8 @@ from psdenets.models.likelihoods import Likelihood
 class Predictions(NamedTuple):
     """Predictions of S weight samples for N images, the labels (N,), and the mean KL of the samples."""
 
-    probs: NDArray[np.float64]  # for a categorical likelihood, probabilities (S, N, C)
-    labels: NDArray[np.int64]
+    probs: NDArray[np.float64]  # probabilities (S, N, C); for numbers, location and scale (S, N, 2)
+    labels: NDArray[Any]  # class indices; for numbers, the targets
     kl: float
     likelihood: Likelihood
 

@@ -18,13 +18,8 @@ from psdenets.runs.plots import draw_plots
 from psdenets.runs.predictions import Predictions, predict
 from psdenets.runs.weights import save_weights
 from psdenets.seeds import generator
+from psdenets.tasks import task_of
 from sdeweights import NonFiniteState
-
-_FORMATS = {
-    "accuracy": ".2%", "ece": ".2%", "nll": ".4f", "brier": ".4f", "entropy": ".4f", "kl": ".1f",
-    "epistemic_share": ".2%", "disagreement": ".2%", "nll_one_sample": ".4f", "accuracy_one_sample": ".2%",
-    "nll_no_noise": ".4f", "accuracy_no_noise": ".2%",
-}  # fmt: skip
 
 
 class History(NamedTuple):
@@ -35,8 +30,13 @@ class History(NamedTuple):
     facts: dict[str, Any]
 
 
-def write_results(run: RunDir, config: Config, model: ImageClassifier, test: Images, history: History) -> str:
-    """Evaluate the model on the test images, write all results, and return the summary to print."""
+def write_results(
+    run: RunDir, config: Config, model: ImageClassifier, test: Images, history: History, train: Images | None = None
+) -> str:
+    """Evaluate the model on the test images, write all results, and return the summary to print.
+
+    The training data are shown in the picture of a function of one number.
+    """
     atomically(run.file("model.safetensors"), lambda path: save_weights(model.state_dict(), path))
     try:
         predictions = predict(model, test, config.system.final_samples, generator(config.seed, "final"))
@@ -54,7 +54,7 @@ def write_results(run: RunDir, config: Config, model: ImageClassifier, test: Ima
         "versions": versions(),
     }
     save_predictions(run, "predictions.npz", predictions)
-    draw_plots(run, predictions, model, history.epochs)
+    draw_plots(run, predictions, model, history.epochs, (test, train))
     write_report(run, config, metrics, predictions, test, model.spec.classes)
     write_json(run.file("metrics.json"), metrics)
     return summary(metrics, run, config)
@@ -72,7 +72,7 @@ def save_predictions(run: RunDir, name: str, predictions: Predictions) -> None:
 
 def summary(metrics: Mapping[str, Any], run: RunDir, config: Config) -> str:
     """The main metrics as a small table, and a line if the weight samples agree; infinite metrics are `inf`."""
-    shown = {f"test {name}": format(metrics[name], form) for name, form in _FORMATS.items() if name in metrics}
+    shown = {f"test {item.key}": item.of(metrics) for item in task_of(metrics).shown if item.key in metrics}
     shown["seconds"] = f"{metrics['seconds']:.1f}"
     lines = [f"  {name.replace('_', ' '):<25}{value:>10}" for name, value in shown.items()]
     agree = samples_agree(config, metrics["epistemic_share"], metrics["test_samples"])

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from psdenets.errors import BadInput
 from psdenets.runs.files import read_json, read_lines
+from psdenets.tasks import task_of
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -44,7 +45,9 @@ class Run:
         return cls(Path(path), allow_code)
 
     def __repr__(self) -> str:
-        scores = ", ".join(f"{name} {self.metrics[name]:.4f}" for name in ("accuracy", "nll", "ece"))
+        task = task_of(self.metrics)
+        names = (task.score.key, "nll", task.calibration.key)
+        scores = ", ".join(f"{name} {self.metrics[name]:.4f}" for name in names)
         return f"Run({str(self.path)!r}: {self.config.title}, seed {self.config.seed}, {scores})"
 
     @cached_property
@@ -74,14 +77,16 @@ class Run:
 
     @cached_property
     def predictions(self) -> Predictions:
-        """Probabilities (S, N, C) and labels (N,) of the test images: predictions.npz."""
+        """Probabilities (S, N, C), or location and scale (S, N, 2), and labels (N,) of the test set."""
         import numpy as np
 
         from psdenets.models.likelihoods import likelihood_of
+        from psdenets.runs.loading import read_config
         from psdenets.runs.predictions import Predictions
 
+        likelihood = likelihood_of(*read_config(self.path, self.allow_code))
         with np.load(self.path / "predictions.npz") as found:
-            return Predictions(found["probs"], found["labels"], self.metrics["kl"], likelihood_of(self.config))
+            return Predictions(found["probs"], found["labels"], self.metrics["kl"], likelihood)
 
     @property
     def report(self) -> Path:
@@ -97,12 +102,23 @@ class Run:
         return training_curves(self.history)
 
     def plot_reliability(self) -> Figure:
-        """Accuracy against confidence on the test images."""
-        return self._figure("reliability")
+        """Accuracy against confidence on the test images; of numbers, the share below each predicted quantile."""
+        return self._figure("reliability" if task_of(self.metrics).classifies else "quantiles")
 
     def plot_entropy(self) -> Figure:
         """Histogram of the predictive entropy of the test images."""
+        if not task_of(self.metrics).classifies:
+            raise BadInput(f"expected a run that predicts classes, got {self.path}, which predicts numbers")
         return self._figure("entropy")
+
+    def plot_function(self) -> Figure:
+        """Test rows, mean and bands of a function of one number; plots/function.png shows the training rows."""
+        from psdenets.data import load_splits
+        from psdenets.runs.regression_plots import function_figure
+
+        if self.model.spec.target is None or self.model.spec.channels != 1:
+            raise BadInput(f"expected a run that predicts a number from one column, got {self.path}")
+        return function_figure(self.model, load_splits(self.config).test)
 
     def plot_weights(self) -> Figure:
         """Sample paths of a few weights over depth."""

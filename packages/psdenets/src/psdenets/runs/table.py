@@ -12,7 +12,11 @@ from psdenets.runs.run import Run
 COLUMNS = (
     "run", "dataset", "model", "cut", "seed", "accuracy", "ece", "nll", "epistemic_share", "epochs", "seconds",
 )  # fmt: skip
-_FORMATS = {"accuracy": ".2%", "ece": ".2%", "nll": ".4f", "epistemic_share": ".1%", "seconds": ".0f"}
+_NUMBERS = ("rmse", "crps", "coverage_90")  # shown if a run predicts numbers, in place of accuracy and ECE if all do
+_FORMATS = {
+    "accuracy": ".2%", "ece": ".2%", "nll": ".4f", "epistemic_share": ".1%", "seconds": ".0f", "rmse": ".4g",
+    "crps": ".4g", "coverage_90": ".1%",
+}  # fmt: skip
 
 
 @final
@@ -26,7 +30,16 @@ class RunsTable(list[dict[str, Any]]):
 
     def _cells(self) -> list[list[str]]:
         """The head and all rows as text."""
-        return [list(COLUMNS), *([_shown(name, row[name]) for name in COLUMNS] for row in self)]
+        columns = self.columns
+        return [list(columns), *([_shown(name, row.get(name)) for name in columns] for row in self)]
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Names of the columns, those of classes and of numbers if there are such runs."""
+        numbers = [row.get("rmse") is not None for row in self]
+        kept = tuple(name for name in COLUMNS if not (numbers and all(numbers) and name in ("accuracy", "ece")))
+        at = kept.index("nll")
+        return (*kept[:at], *(_NUMBERS if any(numbers) else ()), *kept[at:])
 
     def _repr_html_(self) -> str:
         from html import escape
@@ -40,7 +53,7 @@ class RunsTable(list[dict[str, Any]]):
             import pandas as pd
         except ImportError:
             raise BadInput("expected pandas for a DataFrame, but it is not installed: pip install pandas") from None
-        return pd.DataFrame(list(self), columns=list(COLUMNS))
+        return pd.DataFrame(list(self), columns=list(self.columns))
 
 
 def runs_table(runs: str | Path | Run | Sequence[str | Path | Run]) -> RunsTable:
@@ -67,7 +80,8 @@ def _row(run: Run) -> dict[str, Any]:
     from psdenets.runs.files import read_json
 
     options, metrics = read_json(run.path / "config.json"), run.metrics
-    return {name: run.path.name if name == "run" else {**options, **metrics}.get(name) for name in COLUMNS}
+    names = (*COLUMNS, *(_NUMBERS if "rmse" in metrics else ()))
+    return {name: run.path.name if name == "run" else {**options, **metrics}.get(name) for name in names}
 
 
 def _shown(name: str, value: Any) -> str:

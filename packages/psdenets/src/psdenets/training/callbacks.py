@@ -34,16 +34,24 @@ class Training(NamedTuple):
 
 
 class Step(NamedTuple):
-    """A finished training step; epochs and steps count from 1. Loss, NLL, KL and accuracy are those of its batch."""
+    """A finished training step; epochs and steps count from 1.
+
+    Loss, NLL, KL and score are those of its batch; the score is the accuracy, or the RMSE if numbers are predicted.
+    """
 
     epoch: int
     step: int
     loss: float
     nll: float
     kl: float
-    accuracy: float
+    score: float
     lr: float
     seconds: float  # of training so far
+
+    @property
+    def accuracy(self) -> float:
+        """The score of a classifier."""
+        return self.score
 
 
 class Callback:
@@ -112,7 +120,7 @@ class TensorBoardLog(Callback):
 
     def on_step(self, step: Step) -> None:
         if step.step % self.every == 0:
-            for name in ("loss", "nll", "kl", "accuracy", "lr"):
+            for name in ("loss", "nll", "kl", "score", "lr"):
                 self._writer.add_scalar(f"step/{name}", getattr(step, name), step.step)
 
     def on_epoch(self, record: Record) -> None:

@@ -15,6 +15,7 @@ from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, Self, TextIO, final
 
 from psdenets.errors import BadInput
+from psdenets.tasks import CLASSIFICATION, task_of
 
 if TYPE_CHECKING:
     from psdenets.training.loop import StepReport, Trainer
@@ -60,12 +61,16 @@ class Display(AbstractContextManager["Display"], ABC):
         steps, seconds = _ESTIMATE_AFTER
         if not self.estimated and (self.seen >= steps or time.perf_counter() - self.started > seconds):
             self.estimated = True
-            self.say(f"{pace(self.speed(trainer))}; about {self.left(trainer)} of training to go")
+            self.say(f"{self.speed_of(trainer)}; about {self.left(trainer)} of training to go")
         self.show_step(trainer, report)
 
     def speed(self, trainer: Trainer) -> float:
         """Images per second since the session began, including evaluations."""
         return trainer.options.batch_size * self.seen / (time.perf_counter() - self.started)
+
+    def speed_of(self, trainer: Trainer) -> str:
+        """The speed as text."""
+        return pace(self.speed(trainer), trainer.splits.spec.things)
 
     def left(self, trainer: Trainer) -> str:
         """Estimated time to go, in proportion to the solver steps."""
@@ -90,16 +95,18 @@ class Lines(Display):
             at = trainer.at
             self.say(
                 f"epoch {at.epoch + 1}/{trainer.options.epochs} batch {at.batch}/{trainer.batches}: "
-                f"loss {report.loss:.4f}, accuracy {report.accuracy:.1%}, {pace(self.speed(trainer))}"
+                f"loss {report.loss:.4f}, {_score(trainer, report)}, {self.speed_of(trainer)}"
             )
 
     def show_epoch(self, record: dict[str, Any]) -> None:
         train, val = record["train"], record["val"]
-        test = f"  test {record['test']['accuracy']:.2%}" if "test" in record else ""
+        task = task_of(val)
+        name, calibration = ("", "ece") if task.classifies else (" rmse", "coverage")
+        test = f"  test{name} {task.score.of(record['test'])}" if "test" in record else ""
         self.say(
             f"epoch {record['epoch']:3d}  loss {train['loss']:.4f}  nll {train['nll']:.4f}  kl {val['kl']:9.1f}  "
-            f"train {train['accuracy']:.2%}  val {val['accuracy']:.2%}{test}  "
-            f"val ece {val['ece']:.2%}  {record['seconds']:.1f} s"
+            f"train{name} {task.score.of(train)}  val{name} {task.score.of(val)}{test}  "
+            f"val {calibration} {task.calibration.of(val)}  {record['seconds']:.1f} s"
         )
 
 
@@ -136,8 +143,8 @@ class Live(Display):
         self.bars.update(self.epochs, total=trainer.options.epochs, completed=at.epoch)
         self.bars.update(self.batches, total=trainer.batches, completed=at.batch)
         self.numbers = (
-            f"loss {report.loss:.4f}   nll {report.nll:.4f}   kl {report.kl:.1f}   accuracy {report.accuracy:.1%}   "
-            f"{pace(self.speed(trainer))}   {self.left(trainer)} left"
+            f"loss {report.loss:.4f}   nll {report.nll:.4f}   kl {report.kl:.1f}   {_score(trainer, report)}   "
+            f"{self.speed_of(trainer)}   {self.left(trainer)} left"
         )
 
     def show_epoch(self, record: dict[str, Any]) -> None:
@@ -153,12 +160,13 @@ class Live(Display):
         shown = self.records[-self.rows :]
         parts = [part for part in ("train", "val", "test") if any(part in r for r in shown)]
         held_out = parts[1:]
-        names = [f"{part} acc" for part in parts] + [f"{part} ECE" for part in held_out]
+        task = task_of(shown[-1]["val"]) if shown else CLASSIFICATION
+        score, calibration = ("acc", "ECE") if task.classifies else ("RMSE", "cover")
+        names = [f"{part} {score}" for part in parts] + [f"{part} {calibration}" for part in held_out]
         for name in ("epoch", "loss", *names, f"{parts[-1]} NLL" if held_out else "NLL", "KL"):
             table.add_column(name, justify="right")
         for r in shown:
-            rates = [r[part]["accuracy"] for part in parts] + [r[part]["ece"] for part in held_out]
-            cells = [f"{value:.2%}" for value in rates]
+            cells = [task.score.of(r[part]) for part in parts] + [task.calibration.of(r[part]) for part in held_out]
             nll, kl = r[parts[-1]]["nll"], r["val"]["kl"]
             table.add_row(str(r["epoch"]), f"{r['train']['loss']:.4f}", *cells, f"{nll:.4f}", f"{kl:.1f}")
         return Group(self.bars, Text(self.numbers, style="dim"), table)
@@ -196,7 +204,8 @@ class Bar(Display):
         )
 
     def show_epoch(self, record: dict[str, Any]) -> None:
-        self.scores = f"  val {record['val']['accuracy']:.2%}"
+        task = task_of(record["val"])
+        self.scores = f"  val{'' if task.classifies else ' rmse'} {task.score.of(record['val'])}"
 
     def _draw(self, text: str) -> None:
         self.stream.write(f"\r{text:<{self.width}}")
@@ -242,9 +251,14 @@ def in_notebook() -> bool:
     return shell is not None and hasattr(shell, "kernel")
 
 
-def pace(speed: float) -> str:
-    """Images per second as text: "1070 images/s", "0.23 images/s"."""
-    return f"{speed:.0f} images/s" if speed >= 10 else f"{speed:.2g} images/s"
+def pace(speed: float, things: str = "images") -> str:
+    """Images or rows per second as text: "1070 images/s", "0.23 images/s"."""
+    return f"{speed:.0f} {things}/s" if speed >= 10 else f"{speed:.2g} {things}/s"
+
+
+def _score(trainer: Trainer, report: StepReport) -> str:
+    """The score of a batch as text: "accuracy 97.1%", "rmse 0.12"."""
+    return f"accuracy {report.score:.1%}" if trainer.splits.spec.target is None else f"rmse {report.score:.3g}"
 
 
 def duration(seconds: float) -> str:

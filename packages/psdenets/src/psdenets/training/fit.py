@@ -16,6 +16,7 @@ from psdenets.config import Config
 from psdenets.errors import BadInput
 from psdenets.options.fields import flag
 from psdenets.presets import preset
+from psdenets.registries import FROM_PYTHON, TABLES
 from psdenets.runs.directory import RunDir
 from psdenets.runs.files import read_json
 from psdenets.runs.run import Run
@@ -47,7 +48,9 @@ def fit(
             ignored), or None for the defaults. With `resume`, None takes the options of the run.
         data: images to use instead of those of the option `dataset`: (x, y), (x, y, x_test, y_test), a
             `torch.utils.data.Dataset` of (image, label), or a pair of them, for training and test. Images are 8-bit,
-            or floating-point in [0, 1]; labels are whole numbers or text. Without a test set, one is split off.
+            or floating-point in [0, 1]; labels are whole numbers or text. An x of two axes is a table, with a row of
+            any numbers for each label; if the labels are floating-point, they are numbers to predict. Without a test
+            set, one is split off.
         callbacks: see `psdenets.Callback`.
         resume: continue the run in `out` if there is one; a finished run with more `epochs` is extended.
         progress: "auto", "live", "bar", "lines" or "none".
@@ -62,6 +65,9 @@ def fit(
         Diverged: if training produced a NaN or infinity.
         Interrupted: after Ctrl-C, with a checkpoint.
     """
+    from psdenets.data.arrays import pool_from
+
+    pool = None if data is None else pool_from(data)
     out = options.get("out", config.out if isinstance(config, Config) else None)
     if resume and out is None:
         raise BadInput("expected --out RUN_DIR with --resume, got no --out")
@@ -69,24 +75,22 @@ def fit(
     if before is not None and before.holds_run:
         found, run = _resumed(before, config, options, allow_code)
     else:
-        found, run = _fresh(_config(config, options, data is not None))
+        found, run = _fresh(_config(config, options, None if pool is None else pool.name))
     if not run.finished:
-        _train(found, run, data, callbacks, progress)
+        _train(found, run, pool, callbacks, progress)
     elif progress != "none":
         sys.stdout.write(f"{run.path} holds a finished run: nothing to do\n")
     return Run(run.path, allow_code=allow_code or bool(found.references))
 
 
-def _train(config: Config, run: RunDir, data: Any, callbacks: Sequence[Callback], progress: str) -> None:
-    from psdenets.data.arrays import pool_from
+def _train(config: Config, run: RunDir, pool: Pool | None, callbacks: Sequence[Callback], progress: str) -> None:
     from psdenets.training.callbacks import logs_of
     from psdenets.training.display import require_display
     from psdenets.training.session import train
     from psdenets.training.watch import Watch
 
     require_display(progress)
-    pool = None if data is None else pool_from(data)
-    if config.dataset == "arrays" and run.holds_run:
+    if config.dataset in FROM_PYTHON and run.holds_run:
         _require_same(pool, run)
     watch = Watch(progress, (*logs_of(config), *callbacks), pool)
     train(config, run, watch)
@@ -102,8 +106,12 @@ def _require_same(pool: Pool | None, run: RunDir) -> None:
         raise BadInput(f"expected the arrays that {run.path} was trained on, got others: their checksum differs")
 
 
-def _config(config: str | Config | Mapping[str, Any] | None, options: dict[str, Any], arrays: bool) -> Config:
-    given = {**options, "dataset": "arrays"} if arrays else options
+def _config(config: str | Config | Mapping[str, Any] | None, options: dict[str, Any], dataset: str | None) -> Config:
+    given = options if dataset is None else {**options, "dataset": dataset}
+    if dataset in TABLES and isinstance(config, str | Config):
+        found = preset(config).dataset if isinstance(config, str) else config.dataset
+        if found not in TABLES:
+            raise BadInput(f"expected options with dataset={dataset!r} for rows of numbers, got those of {found!r}")
     if isinstance(config, Config):
         return config.replace(**given)
     return preset(config, **given) if isinstance(config, str) else Config.read(config or {}, **given)
@@ -125,7 +133,8 @@ def _resumed(
     found, _ = read_config(run.path, allow_code=allow_code)
     before = found.as_dict()
     if isinstance(config, str | Config):
-        options = {**_config(config, options, before["dataset"] == "arrays").as_dict(), "out": str(run.path)}
+        dataset = before["dataset"] if before["dataset"] in FROM_PYTHON else None
+        options = {**_config(config, options, dataset).as_dict(), "out": str(run.path)}
         config = None
     wanted = Config.read({**before, **(config or {})}, **options).as_dict()
     for name, value in wanted.items():

@@ -23,11 +23,13 @@ from psdenets.data.spec import ImageSpec
 from psdenets.models.base import ImageClassifier
 from psdenets.models.nets.odenet import ODENet
 from psdenets.models.psde import Classifier, DeepBlock, require_seen_noise
+from psdenets.models.regression import LocationScale
 from psdenets.options.network import FlowOptions
 from psdenets.options.training import TrainingOptions
 from psdenets.runs.predictions import Predictions, predict
 from psdenets.seeds import generator
 from psdenets.systems import SYSTEMS
+from psdenets.tasks import task_of
 from psdenets.training.checkpoint import Snapshot
 from psdenets.training.micro_batches import kept_by_an_image, size_for
 from psdenets.training.objective import kappa_at
@@ -45,12 +47,12 @@ class Diverged(ArithmeticError):
 
 
 class StepReport(NamedTuple):
-    """Loss, its parts and the accuracy of one batch."""
+    """Loss, its parts and the score of one batch: its accuracy, or the RMSE of numbers."""
 
     loss: float
     nll: float
     kl: float
-    accuracy: float
+    score: float
 
 
 @dataclass
@@ -61,7 +63,7 @@ class Position:
     batch: int = 0
     step: int = 0
     seconds: float = 0.0
-    best_val: tuple[float, float] | None = None  # (accuracy, -NLL)
+    best_val: tuple[float, float] | None = None  # see `psdenets.tasks.Task.rank`
     best_epoch: int | None = None
     history: list[dict[str, Any]] = field(default_factory=list)
 
@@ -171,10 +173,9 @@ class Trainer:
             part: self.predict(images, samples, generator(seed, part, at.epoch), after_batch).metrics()
             for part, images in parts.items()
         }
-        val = held_out["val"]
-        better = at.best_val is None or (val["accuracy"], -val["nll"]) > at.best_val
-        if better:
-            at.best_val, at.best_epoch = (val["accuracy"], -val["nll"]), at.epoch + 1
+        rank = task_of(held_out["val"]).rank(held_out["val"])
+        if at.best_val is None or rank > at.best_val:
+            at.best_val, at.best_epoch = rank, at.epoch + 1
             self.best = {name: tensor.clone() for name, tensor in self.evaluated.state_dict().items()}
         at.seconds += time.perf_counter() - started
         record = {
@@ -202,7 +203,7 @@ class Trainer:
             self.evaluated.train()
 
     def chosen(self) -> dict[str, Tensor]:
-        """The weights to keep: the last ones, or those with the best validation accuracy."""
+        """The weights to keep: the last ones, or the best on the validation set."""
         return self.best if self.options.select == "best" and self.best else self.evaluated.state_dict()
 
     def finished(self) -> ImageClassifier:
@@ -222,7 +223,7 @@ class Trainer:
         for name, p in self.model.named_parameters():
             tensors |= {f"adam.{name}.{key}": value.clone() for key, value in self.optimizer.state.get(p, {}).items()}
         if self.at.batch:
-            tensors["epoch.probs"] = torch.cat(self._probs)
+            tensors["epoch.probs"] = torch.cat(self._probs, dim=1)
             tensors["epoch.labels"] = torch.cat(self._labels)
         values = {"position": vars(self.at) | {"history": list(self.at.history)}, "sums": dict(self._sums)}
         return Snapshot(tensors, values)
@@ -245,7 +246,9 @@ class Trainer:
         self._set_steps(self.solver_steps)
         self._start_epoch()
         if self.at.batch:
-            self._probs, self._labels = [snapshot.tensors["epoch.probs"]], [snapshot.tensors["epoch.labels"]]
+            probs = snapshot.tensors["epoch.probs"]
+            self._probs = [probs[None] if probs.ndim == 2 else probs]  # earlier versions stored no axis of samples
+            self._labels = [snapshot.tensors["epoch.labels"]]
             self._sums = dict(snapshot.values["sums"])
 
     def _complete(self, state: dict[str, Tensor]) -> dict[str, Tensor]:
@@ -308,18 +311,23 @@ class Trainer:
         self._probs, self._labels, self._sums = [], [], {"loss": 0.0, "kl": 0.0}
 
     def _note(self, losses: Losses, labels: Tensor) -> StepReport:
-        probs, labels = self.model.likelihood.predictive(losses.logits).mean(0), labels.cpu()
+        probs, labels = self.model.likelihood.predictive(losses.logits), labels.cpu()
+        if self.splits.spec.target is None:
+            probs = probs.mean(0, keepdim=True)
+            score = (probs[0].argmax(-1) == labels).double().mean().item()
+        else:
+            score = (probs[..., 0].mean(0) - labels).square().mean().sqrt().item()
         self._probs.append(probs)
         self._labels.append(labels)
         loss, nll, kl = losses.loss.item(), losses.nll.item(), (losses.kl + losses.head_kl).item()
-        report = StepReport(loss, nll, kl, (probs.argmax(-1) == labels).double().mean().item())
+        report = StepReport(loss, nll, kl, score)
         self._sums["loss"] += report.loss
         self._sums["kl"] += report.kl
         return report
 
     def _train_metrics(self) -> dict[str, float]:
         """Metrics of the predictions made while training, each batch before its step; `loss` is the mean objective."""
-        probs, labels = torch.cat(self._probs).numpy()[None], torch.cat(self._labels).numpy()
+        probs, labels = torch.cat(self._probs, dim=1).numpy(), torch.cat(self._labels).numpy()
         predictions = Predictions(probs, labels, self._sums["kl"] / self.at.batch, self.model.likelihood)
         return {"loss": self._sums["loss"] / self.at.batch, **predictions.metrics()}
 
@@ -343,12 +351,14 @@ def _piece(model: ImageClassifier, config: Config) -> int | None:
 
 
 def _adam(model: nn.Module, options: TrainingOptions) -> torch.optim.Adam:
-    """Adam, with a separate learning rate for the drifts f_q of weight processes."""
+    """Adam, with a separate learning rate for the drifts f_q, and weight decay for neither these nor likelihoods."""
     processes = [module for module in model.modules() if isinstance(module, WeightProcess)]
     drifts = {p for process in processes if isinstance(process.drift, nn.Module) for p in process.drift.parameters()}
     decay = {"weight_decay": options.weight_decay, "decoupled_weight_decay": True} if options.weight_decay else {}
+    scales = {p for module in model.modules() if isinstance(module, LocationScale) for p in module.parameters()}
     groups = [
-        {"params": [p for p in model.parameters() if p not in drifts], "share": 1.0, **decay},
+        {"params": [p for p in model.parameters() if p not in drifts | scales], "share": 1.0, **decay},
+        {"params": [p for p in model.parameters() if p in scales], "share": 1.0},
         {"params": [p for p in model.parameters() if p in drifts], "share": options.drift_lr},
     ]
     return torch.optim.Adam([group for group in groups if group["params"]], lr=options.lr, fused=True)

@@ -25,7 +25,7 @@ from psdenets.systems import SYSTEMS
 from psdenets.training.allocator import keep_freed_memory
 from psdenets.training.checkpoint import Checkpoints
 from psdenets.training.loop import Build, Diverged, Trainer
-from psdenets.training.tune_sigma import tune_sigma
+from psdenets.training.tune_sigma import tuned
 from psdenets.training.watch import CallbackFailed, Followed, Watch
 
 _NUMBERS_WORTH_THREADS = 2**18
@@ -131,26 +131,17 @@ def _write(
     at = trainer.at
     started = time.perf_counter()
     model = trainer.finished()
-    tuned = _tuned(trainer, model, watch)
+    found = tuned(trainer.config, model, trainer.splits.val)
+    if found is not None:
+        watch.say(f"{found}\n")
     model = finish(model, trainer.splits).to(trainer.device)
-    facts: dict[str, Any] = tuned | {
+    facts: dict[str, Any] = ({} if found is None else {"sigma_factor": found.factor}) | {
         "epochs": at.epoch,
         "steps": at.step,
         "selected_epoch": at.best_epoch if trainer.options.select == "best" else at.epoch,
     }
     history = History(at.history, at.seconds + time.perf_counter() - started, facts)
-    watch.say(write_results(run, trainer.config, model, trainer.splits.test, history))
-
-
-def _tuned(trainer: Trainer, model: ImageClassifier, watch: Watch) -> dict[str, float]:
-    """Choose sigma with `--tune-sigma`; returns its factor for metrics.json."""
-    process = trainer.config.system.process
-    how = "none" if process is None else process.tune_sigma
-    if how == "none" or not isinstance(model, Classifier) or not any(block.noisy for block in model.deep_blocks):
-        return {}
-    found = tune_sigma(model, trainer.splits.val, how)
-    watch.say(f"{found}\n")
-    return {"sigma_factor": found.factor}
+    watch.say(write_results(run, trainer.config, model, trainer.splits.test, history, trainer.splits.train))
 
 
 def _opening(config: Config, splits: Splits, trainer: Trainer, run: RunDir) -> str:
@@ -163,7 +154,7 @@ def _opening(config: Config, splits: Splits, trainer: Trainer, run: RunDir) -> s
         if isinstance(trainer.model, Classifier)
         else ""
     )
-    sizes = f"{len(splits.train)} training, {len(splits.val)} validation, {len(splits.test)} test images"
+    sizes = f"{len(splits.train)} training, {len(splits.val)} validation, {len(splits.test)} test {splits.spec.things}"
     return (
         f"{config.dataset}: {sizes} of {splits.spec.size}\n"
         f"{config.title}, {parameters:,} parameters{shared}, {noise}; run directory {run.path}{begun}"

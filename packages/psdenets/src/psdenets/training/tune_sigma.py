@@ -12,7 +12,9 @@ from typing import NamedTuple
 
 import numpy as np
 
+from psdenets.config import Config
 from psdenets.data import Images
+from psdenets.models.base import ImageClassifier
 from psdenets.models.psde import Classifier
 from psdenets.runs.predictions import Predictions, predict
 from psdenets.seeds import generator
@@ -31,6 +33,15 @@ class Tuned(NamedTuple):
     def __str__(self) -> str:
         at = ", ".join(f"{factor:.3g}: {nll:.4f}" for factor, nll in sorted(self.nll.items()))
         return f"sigma times {self.factor:.3g}; NLL on validation images by factor: {at}"
+
+
+def tuned(config: Config, model: ImageClassifier, images: Images) -> Tuned | None:
+    """Choose sigma as `--tune-sigma` says, on validation images; None if there is nothing to choose."""
+    process = config.system.process
+    how = "none" if process is None else process.tune_sigma
+    if how == "none" or not isinstance(model, Classifier) or not any(block.noisy for block in model.deep_blocks):
+        return None
+    return tune_sigma(model, images, how)
 
 
 def tune_sigma(model: Classifier, images: Images, how: str) -> Tuned:
