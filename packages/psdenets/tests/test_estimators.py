@@ -17,8 +17,8 @@ from psdenets.seeds import generator
 
 SMALL = {
     "epochs": 25, "width": 8, "steps": 2, "test_samples": 4, "lr": 0.03, "batch_size": 100, "samples": 1,
-    "options": {"drift": "1-4-1", "block": "1-1"},
-}  # fmt: skip
+    "sigma": 0.1, "options": {"drift": "1-4-1", "block": "1-1"},
+}  # fmt: skip  # scikit-learn asks for R^2 > 0.5; with this sigma it is 0.74 to 0.80 over six seeds
 
 
 @parametrize_with_checks([PSDEClassifier(**SMALL), PSDERegressor(**SMALL)])
@@ -40,7 +40,7 @@ def line(n=200, seed=0):
 
 @pytest.fixture(scope="module")
 def regressor():
-    return PSDERegressor(**{**SMALL, "epochs": 60, "batch_size": 16}, cut="full", sigma=0.3).fit(*line())
+    return PSDERegressor(**{**SMALL, "epochs": 60, "batch_size": 16, "sigma": 0.3}, cut="full").fit(*line())
 
 
 def test_a_classifier_predicts_labels_and_averaged_probabilities():
