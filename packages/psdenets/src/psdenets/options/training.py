@@ -64,6 +64,7 @@ class TrainingOptions(Group, group="training"):
         "jitter", "random changes to training images"
     )
     log: Literal["none", "csv", "tensorboard"] = option("none", "write the metrics to log.csv or tensorboard/ as well")
+    start_from: str | None = option(None, "start with the weights of this finished run, as far as they fit")
     max_seconds: float | None = option(None, "stop training after this time, even if --epochs is not reached", above(0))
     max_seconds_of: str | None = option(None, "stop training after the time that this finished run took")
     checkpoint_seconds: float = option(

@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 from psdenets.config import Config
+from psdenets.errors import BadInput
 from psdenets.models.ensemble import Ensemble, member_config
 from psdenets.runs.directory import RunDir
 from psdenets.runs.files import read_json, read_lines, write_lines
@@ -14,6 +15,8 @@ from psdenets.training.watch import Watch
 
 def fit(config: Config, run: RunDir, watch: Watch) -> None:
     """Train all unfinished members, then combine them."""
+    if config.training.start_from is not None:
+        raise BadInput("expected no --start-from with an ensemble, whose members must differ, got one")
     splits = watch.splits(config)
     begin(run, config, splits)
     members = [RunDir(run.path / "members" / str(k)) for k in range(config.system.ensemble.members)]

@@ -7,6 +7,7 @@ from psdenets.data.sets import Pool, splits_of
 from psdenets.models.base import ImageClassifier
 from psdenets.training.loop import Trainer
 from psdenets.training.session import device_of, threads_for
+from psdenets.training.start_from import start_of
 from psdenets.training.tune_sigma import tuned
 
 _SMALLEST_BATCH = 2  # normalisation needs two images
@@ -26,6 +27,7 @@ def trained(config: Config, pool: Pool, history: list[dict[str, object]] | None 
     torch.set_num_threads(config.threads or threads_for(config, splits.spec))
     try:
         trainer = Trainer(config, splits, device_of(config.device))
+        trainer.start(start_of(config, splits.spec))
         while trainer.at.epoch < config.training.epochs:
             while trainer.at.batch < trainer.batches:
                 trainer.step()

@@ -34,6 +34,7 @@ from psdenets.training.checkpoint import Snapshot
 from psdenets.training.micro_batches import kept_by_an_image, size_for
 from psdenets.training.objective import kappa_at
 from psdenets.training.schedules import rate
+from psdenets.training.start_from import Start, copied
 from psdenets.training.step import Losses, TrainingStep
 from sdeweights import DiagonalDrift, NonFiniteState, WeightProcess
 
@@ -63,6 +64,7 @@ class Position:
     batch: int = 0
     step: int = 0
     seconds: float = 0.0
+    start_seconds: float = 0.0  # training time of the run of --start-from
     best_val: tuple[float, float] | None = None  # see `psdenets.tasks.Task.rank`
     best_epoch: int | None = None
     history: list[dict[str, Any]] = field(default_factory=list)
@@ -108,6 +110,7 @@ class Trainer:
         self.optimizer = _adam(self.model, self.options)
         self._diagonal = [module for module in self.model.modules() if isinstance(module, DiagonalDrift)]
         self.at = Position()
+        self.started: int | None = None  # number of weights that came from --start-from
         self.refined = False  # whether the last step was the first one on a finer grid
         self.kl_weight: float = config.system.kl_weight or 0.0
         self.batches = n_train // self.options.batch_size
@@ -227,6 +230,17 @@ class Trainer:
             tensors["epoch.labels"] = torch.cat(self._labels)
         values = {"position": vars(self.at) | {"history": list(self.at.history)}, "sums": dict(self._sums)}
         return Snapshot(tensors, values)
+
+    def start(self, start: Start | None) -> None:
+        """Take over the weights of another run, if one is given."""
+        if start is None:
+            return
+        found = copied(start, self.model.state_dict())
+        for model in (self.model, self.averaged):
+            if model is not None:
+                model.load_state_dict(found, strict=False)
+        self.at.start_seconds = start.seconds
+        self.started = sum(p.numel() for name, p in self.model.named_parameters() if name in found)
 
     def restore(self, snapshot: Snapshot) -> None:
         """The inverse of `snapshot`."""

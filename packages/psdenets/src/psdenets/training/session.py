@@ -25,6 +25,7 @@ from psdenets.systems import SYSTEMS
 from psdenets.training.allocator import keep_freed_memory
 from psdenets.training.checkpoint import Checkpoints
 from psdenets.training.loop import Build, Diverged, Trainer
+from psdenets.training.start_from import start_of
 from psdenets.training.tune_sigma import tuned
 from psdenets.training.watch import CallbackFailed, Followed, Watch
 
@@ -61,11 +62,13 @@ def descend(
     splits = watch.splits(config)
     torch.set_num_threads(config.threads or threads_for(config, splits.spec))
     trainer = Trainer(config, splits, device, build)
-    begin(run, config, splits)
     checkpoints = Checkpoints(run.file("checkpoints"))
     snapshot = checkpoints.load()
     if snapshot is not None:
         trainer.restore(snapshot)
+    else:
+        trainer.start(start_of(config, splits.spec))
+    begin(run, config, splits)
     with watch.following(trainer, run) as followed, stoppable() as asked:
         followed.say(_opening(config, splits, trainer, run))
         try:
@@ -140,7 +143,10 @@ def _write(
         "steps": at.step,
         "selected_epoch": at.best_epoch if trainer.options.select == "best" else at.epoch,
     }
-    history = History(at.history, at.seconds + time.perf_counter() - started, facts)
+    if at.start_seconds:
+        facts["start_seconds"] = at.start_seconds
+    seconds = at.start_seconds + at.seconds + time.perf_counter() - started
+    history = History(at.history, seconds, facts)
     watch.say(write_results(run, trainer.config, model, trainer.splits.test, history, trainer.splits.train))
 
 
@@ -149,6 +155,8 @@ def _opening(config: Config, splits: Splits, trainer: Trainer, run: RunDir) -> s
     kappa = config.system.kl_weight
     noise = "no noise" if kappa is None else f"kappa {kappa:g} (temperature {2 * kappa:g})"
     begun = f", from epoch {trainer.at.epoch + 1} batch {trainer.at.batch + 1}" if trainer.at.step else ""
+    if trainer.started is not None:
+        begun = f", {trainer.started:,} weights from {trainer.options.start_from}"
     shared = (
         f", {trainer.model.stochastic_share():.0%} of the weights stochastic"
         if isinstance(trainer.model, Classifier)
