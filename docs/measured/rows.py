@@ -39,7 +39,7 @@ SYSTEMS = {  # of the paper's Table 1, on the digits
 # Options that say where and for how long a run is trained, not what it computes.
 NOT_COMPARED = frozenset({
     "preset", "out", "device", "threads", "data_root", "download", "max_seconds", "max_seconds_of",
-    "checkpoint_seconds", "sources",
+    "checkpoint_seconds", "sources", "start_from",
 })  # fmt: skip
 
 
@@ -52,11 +52,15 @@ class Row(NamedTuple):
 
 def _rows() -> dict[str, Row]:
     rows = {}
-    for data in ("digits", "mnist", "cifar10"):
+    for cut in (*CUTS, TWIN):
+        rows[f"digits-{cut}"] = Row(f"--preset digits-cpu-{cut}", SEEDS)
+    for data in ("mnist", "cifar10"):
+        rows[f"{data}-base"] = Row(f"--preset {data}-cpu-none", SEEDS)
         for cut in (*CUTS, TWIN):
-            name = f"{data}-{cut}"
-            several = data == "digits" or name in SEVERAL_SEEDS
-            rows[name] = Row(f"--preset {data}-cpu-{cut}", SEEDS if several else (0,))
+            several = f"{data}-{cut}" in SEVERAL_SEEDS
+            flags = f"--preset {data}-warm-{cut} --start-from {{runs}}/{data}-base-seed{{seed}}"
+            rows[f"{data}-{cut}"] = Row(flags, SEEDS if several else (0,))
+    rows["cifar10-scratch-sde-bnn"] = Row("--preset cifar10-cpu-sde-bnn")  # noise from the first step on
     rows["digits-default"] = Row("--cut vertical")
     rows |= {f"mnist-paper-{cut}": Row(f"--preset mnist-refined-{cut}") for cut in ("ode-first", "sde-bnn")}
     rows["cifar10-long"] = Row("--preset cifar10-long-ode-first")

@@ -7,7 +7,9 @@ import torch
 
 from psdenets import PRESETS, BadInput, Classifier, Config, build, preset
 
-PAPER = [name for name in PRESETS if not any(own in name for own in ("-cpu-", "-refined-", "-long-", "digits-"))]
+PAPER = [
+    name for name in PRESETS if not any(own in name for own in ("-cpu-", "-warm-", "-refined-", "-long-", "digits-"))
+]
 
 PSDE = ["ode-first", "sde-first", "fix-w2", "horizontal", "both"]
 

@@ -51,7 +51,9 @@ _TWO_STEPS: Values = {
 }  # fmt: skip
 _CPU: dict[str, Values] = {
     "digits": {},
-    "mnist": {**_TWO_STEPS, "dataset": "mnist", "epochs": 7, "channels": "32-64-64", "augment": "jitter"},
+    "mnist": {
+        **_TWO_STEPS, "dataset": "mnist", "epochs": 7, "channels": "32-64-64", "augment": "jitter", "block": "gain-3",
+    },
     "cifar10": {
         **_TWO_STEPS, "dataset": "cifar10", "epochs": 18, "channels": "64-128-256", "augment": "shift-flip",
         "precision": "bfloat16", "block": "gain-3",
@@ -84,10 +86,13 @@ _CPU_NOISE: dict[str, dict[str, Values]] = {
 }
 _CPU_SIGMA: dict[str, dict[str, float]] = {
     "digits": {"ode-first": 12.0, "sde-first": 3.0, "fix-w2": 1.5, "horizontal": 4.0, "both": 10.0, "sde-bnn": 3.0},
-    "mnist": {"ode-first": 10.0, "sde-first": 3.0, "fix-w2": 1.5, "horizontal": 4.0, "both": 6.0, "sde-bnn": 3.0},
     # Noise of the gains does not average out, so it takes less; see Gain in nn/hidden_drifts.py.
+    "mnist": {"ode-first": 2.0, "sde-first": 1.0, "fix-w2": 0.7, "horizontal": 1.0, "both": 1.4, "sde-bnn": 1.0},
     "cifar10": {"ode-first": 3.0, "sde-first": 1.5, "fix-w2": 1.0, "horizontal": 1.5, "both": 2.0, "sde-bnn": 1.5},
 }
+
+# For --start-from a run of DATA-cpu-none: a few more epochs, with the noise of the cut, or without any for comparison.
+_WARM: dict[str, Values] = {"mnist": {"epochs": 2, "lr": 1e-3}, "cifar10": {"epochs": 4, "lr": 1e-3}}
 
 # The paper's f_h, space-to-depth and absolute noise on the digits.
 _DIGITS_STRIDED: Values = {
@@ -148,6 +153,11 @@ def _all() -> dict[str, Values]:
         for percent in (10, 30, 50, 70):  # Table 4
             presets[f"cifar10-{order}-{percent}"] = {**_paper("cifar10", order), "ratio": percent / 100}
     presets |= {f"{data}-cpu-{cut}": _cpu(data, cut) for data in _CPU for cut in _CPU_CUTS if cut != "odenet"}
+    presets |= {
+        f"{data}-warm-{cut}": {**_cpu(data, cut), **_WARM[data]}
+        for data in _WARM
+        for cut in (*_CPU_SIGMA[data], "none")
+    }
     for cut in ("ode-first", "sde-bnn"):  # the paper's network, trained mostly on 6 of its 60 steps
         presets[f"mnist-refined-{cut}"] = {**_paper("mnist", cut), **_REFINED}
     presets["cifar10-long-ode-first"] = {**_cpu("cifar10", "ode-first"), "epochs": 40, "mirror": True}
