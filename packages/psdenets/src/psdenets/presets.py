@@ -92,7 +92,7 @@ _CPU_SIGMA: dict[str, dict[str, float]] = {
 }
 
 # For --start-from a run of DATA-cpu-none: a few more epochs, with the noise of the cut, or without any for comparison.
-_WARM: dict[str, Values] = {"mnist": {"epochs": 2, "lr": 1e-3}, "cifar10": {"epochs": 4, "lr": 1e-3}}
+_WARM: dict[str, Values] = {"mnist": {"epochs": 2, "lr": 1e-3}, "cifar10": {"epochs": 3, "lr": 1e-3}}
 
 # The paper's f_h, space-to-depth and absolute noise on the digits.
 _DIGITS_STRIDED: Values = {
