@@ -58,11 +58,14 @@ def test_features_are_computed_once_for_the_same_encoder_and_images(tmp_path):
     assert other.calls == 1
 
 
-def test_an_encoder_with_gradients_or_in_training_mode_is_refused():
+def test_an_encoder_with_gradients_or_in_training_mode_is_refused_and_the_cache_stays(tmp_path):
+    features(Counting().eval(), images(), cache=tmp_path / "a.npz")
+    before = (tmp_path / "a.npz").read_bytes()
     encoder = nn.Sequential(nn.Flatten(), nn.Linear(36, 2))
     for wrong in (encoder.train(), encoder.eval()):
         with pytest.raises(BadInput, match="expected a frozen encoder"):
-            features(wrong, images())
+            features(wrong, images(), cache=tmp_path / "a.npz")
+    assert (tmp_path / "a.npz").read_bytes() == before
     assert features(encoder.eval().requires_grad_(False), images()).shape == (10, 2)
 
 

@@ -116,3 +116,20 @@ def test_a_fit_changes_neither_threads_nor_the_global_random_state():
 def test_a_wrong_parameter_is_refused(parameters, message):
     with pytest.raises(ValueError, match=message):
         PSDERegressor(**parameters).fit(*line(20))
+
+
+@pytest.mark.parametrize(
+    ("x", "y", "message"),
+    [
+        (line(20)[0], line(20)[1][:-1], "inconsistent numbers of samples"),
+        (line(20)[0], np.full(20, np.nan), "Input y contains NaN"),
+        (np.full((20, 1), np.nan), line(20)[1], "Input X contains NaN"),
+        (line(20)[0], np.array(["a", "b"] * 10), "could not convert string to float"),
+    ],
+    ids=["short y", "NaN in y", "NaN in x", "text"],
+)
+def test_a_regressor_refuses_bad_data_and_keeps_what_it_learned(x, y, message, regressor):
+    before = regressor.predict(line(5)[0])
+    with pytest.raises(ValueError, match=message):
+        regressor.fit(x, y)
+    np.testing.assert_array_equal(regressor.predict(line(5)[0]), before)

@@ -144,6 +144,21 @@ def test_a_callback_that_raises_ends_the_session_with_a_checkpoint(run, tmp_path
     assert (resumed.path / "model.safetensors").read_bytes() == (run.path / "model.safetensors").read_bytes()
 
 
+@pytest.mark.parametrize("method", ["on_begin", "on_epoch", "on_end"])
+def test_nothing_is_lost_wherever_a_callback_raises(method, run, tmp_path):
+    def fails(_):
+        raise RuntimeError("no more disk for my log")
+
+    callback = Callback()
+    setattr(callback, method, fails)
+    with pytest.raises(RuntimeError, match="no more disk for my log"):
+        tiny(tmp_path / "a", callbacks=[callback])
+    if method == "on_end":  # the run is finished
+        assert Run.load(tmp_path / "a").metrics["nll"] == run.metrics["nll"]
+    resumed = fit(out=str(tmp_path / "a"), resume=True, progress="none")
+    assert (resumed.path / "model.safetensors").read_bytes() == (run.path / "model.safetensors").read_bytes()
+
+
 class Interrupts(Callback):
     def on_step(self, step):
         import signal

@@ -12,8 +12,9 @@ import torch
 from scipy import integrate, stats
 
 from psdenets import BadInput, Config, Run, build, compare_runs, fit, runs_table
-from psdenets.data import load_splits
-from psdenets.data.tables import read_csv, table_of
+from psdenets.data import load_splits, table_files
+from psdenets.data.table_files import read_csv
+from psdenets.data.tables import table_of
 from psdenets.evaluate import main as evaluate
 from psdenets.models.regression import cauchy, gaussian, laplace, student_t
 from psdenets.predict import main as predict
@@ -159,6 +160,8 @@ def test_a_csv_file_is_trained_on_evaluated_and_predicted(tmp_path, capsys):
         ("a,y\n1,x\n", "expected a header and rows of numbers"),
         ("a,y\n1\n", "expected 2 values in line 2"),
         ("a,y\n", "got only a header"),
+        ("1 2\n3\n", "expected 2 values in line 2"),
+        ("1,2\n3,?\n", "could not convert string to float: '\\?'"),
         ("", "expected a header and rows of numbers"),
     ],
 )
@@ -166,6 +169,42 @@ def test_a_csv_file_that_cannot_be_read_is_refused(text, message, tmp_path):
     (tmp_path / "a.csv").write_text(text)
     with pytest.raises(BadInput, match=message):
         read_csv(tmp_path / "a.csv")
+
+
+@pytest.mark.parametrize(
+    ("text", "names"),
+    [
+        ("a,b,y\n1,2,30\n4,5,60\n", ["a", "b", "y"]),
+        ("1,2,30\n4,5,60\n", ["x1", "x2", "x3"]),
+        ('"a";"b";"y"\n1;2;30\n4;5;60\n', ["a", "b", "y"]),  # as winequality-red.csv
+        (" 1  2.0   30 \n 4.0 5 60\n\n", ["x1", "x2", "x3"]),  # as housing.data and yacht_hydrodynamics.data
+        ("1\t2\t30\r\n4\t5\t60\r\n", ["x1", "x2", "x3"]),
+    ],
+)
+def test_the_usual_formats_of_number_files_are_read(text, names, tmp_path):
+    (tmp_path / "a.data").write_bytes(text.encode())
+    found, values = read_csv(tmp_path / "a.data")
+    assert found == names
+    np.testing.assert_array_equal(values, [[1, 2, 30], [4, 5, 60]])
+    rows, spec = table_files.csv(tmp_path / "a.data")
+    assert spec.columns == tuple(names[:2])
+    np.testing.assert_array_equal(rows.labels.numpy(), [30, 60])
+
+
+def test_a_folder_says_which_columns_to_use(tmp_path):
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "data.txt").write_text("1 10 7\n2 20 8\n3 40 9\n")
+    pixels, target = table_files.csv(tmp_path).rows
+    np.testing.assert_array_equal(target.numpy(), [7, 8, 9])  # the last column
+    (tmp_path / "data" / "index_features.txt").write_text("2\n0\n")
+    (tmp_path / "data" / "index_target.txt").write_text("1\n")
+    (pixels, target), spec = table_files.csv(tmp_path)
+    assert spec.columns == ("x3", "x1")
+    np.testing.assert_array_equal(pixels.flatten(1).numpy(), [[7, 1], [8, 2], [9, 3]])
+    np.testing.assert_array_equal(target.numpy(), [10, 20, 40])
+    (tmp_path / "data" / "index_target.txt").write_text("3\n")
+    with pytest.raises(BadInput, match="expected columns from 0 to 2 and one target"):
+        table_files.csv(tmp_path)
 
 
 def test_a_missing_value_of_a_csv_file_is_refused(tmp_path):
@@ -256,3 +295,40 @@ def test_the_best_weights_are_those_with_the_lowest_nll_of_validation_rows(tmp_p
     run = fit(None, dataset="cos", out=str(tmp_path / "a"), select="best", progress="none", **{**TINY, "epochs": 4})
     best = min(run.history, key=lambda record: record["val"]["nll"])
     assert run.metrics["selected_epoch"] == best["epoch"]
+
+
+FILE = np.array(numbers(40))
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        ((FILE[:, :2], FILE[:-1, 2]), "expected 40 targets in x, got shape"),
+        ((FILE[:, :2], FILE[:, 2:]), r"expected 40 targets in x, got shape \(40, 1\)"),
+        ((FILE[:, :2], FILE[:, 2].astype(complex)), "expected y to be one whole number or text"),
+        ((FILE[:, :2], np.where(FILE[:, 2] > 6, np.nan, FILE[:, 2])), "expected finite targets in x, got nan"),
+        ((np.where(FILE > 6, np.nan, FILE), FILE[:, 2]), "expected finite numbers in x, got nan in row"),
+        ((FILE[:, :2], FILE[:, 2], FILE[:, :1], FILE[:, 2]), "expected 2 columns in x_test, got 1"),
+        ((FILE[:, :2], FILE[:, 2], FILE[:, :2], FILE[1:, 2]), "expected 40 targets in x_test"),
+    ],
+    ids=["short y", "y of two axes", "complex y", "NaN in y", "NaN in x", "columns of x_test", "short y_test"],
+)
+def test_a_bad_table_is_refused_before_anything_is_written(data, message, tmp_path):
+    with pytest.raises(BadInput, match=message):
+        fit(None, data=data, out=str(tmp_path / "a"), progress="none", **TINY)
+    assert not (tmp_path / "a").exists()
+
+
+def test_a_second_fit_into_the_folder_of_a_run_on_a_table_is_refused_and_changes_nothing(tmp_path):
+    options = {
+        **TINY,
+        "data": (FILE[:, :2], FILE[:, 2]),
+        "out": str(tmp_path / "a"),
+        "batch_size": 16,
+        "progress": "none",
+    }
+    fit(None, **options)
+    before = {path: path.read_bytes() for path in (tmp_path / "a").rglob("*") if path.is_file()}
+    with pytest.raises(BadInput, match="expected a new --out, got .*, which holds a run"):
+        fit(None, **options)
+    assert {path: path.read_bytes() for path in (tmp_path / "a").rglob("*") if path.is_file()} == before

@@ -126,7 +126,8 @@ def predict_rows(model: ImageClassifier, files: list[Path], samples: int, seed: 
 
 def _rows(path: Path, spec: ImageSpec) -> Tensor:
     """The columns of a run from a csv file, in their order; other columns, such as the target, are ignored."""
-    from psdenets.data.tables import read_csv, rows_of
+    from psdenets.data.table_files import read_csv
+    from psdenets.data.tables import rows_of
 
     names, values = read_csv(path)
     missing = [name for name in spec.columns if name not in names]

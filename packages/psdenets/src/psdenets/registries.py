@@ -35,11 +35,12 @@ _IMAGE_SETS = (
     "digits", "mnist", "fashion-mnist", "kmnist", "cifar10", "svhn", "omniglot", "imagefolder",
 )  # fmt: skip
 FROM_PYTHON = ("arrays", "table", "numbers")  # images, rows with a class, rows with a number to predict
-_NUMBER_FILES = ("gap", "cos", "heteroscedastic", "bimodal", "diabetes", "csv")
-REGRESSION_SETS = (*_NUMBER_FILES, "numbers")
+_NUMBERS = ("gap", "cos", "heteroscedastic", "bimodal", "diabetes")
+REGRESSION_SETS = (*_NUMBERS, "csv", "numbers")
 TABLES = (*REGRESSION_SETS, "table")
 DATASETS = {
     **{name: f"psdenets.data.sets:{name.replace('-', '_')}" for name in _IMAGE_SETS},
-    **{name: f"psdenets.data.tables:{name}" for name in _NUMBER_FILES},
+    **{name: f"psdenets.data.tables:{name}" for name in _NUMBERS},
+    "csv": "psdenets.data.table_files:csv",
     **dict.fromkeys(FROM_PYTHON, "psdenets.data.sets:arrays"),
 }

@@ -8,15 +8,12 @@ training and run directories with images. The model standardises the columns, an
     heteroscedastic   y = x + 0.5 sin(3 x) + s(x) e,    s(x) = 0.05 + 0.2 (x + 2),     x in [-2, 2]
     bimodal           y = +5 or -5, whatever x is: the toy of the paper's appendix
     diabetes          442 patients, 10 columns, included in scikit-learn
-    csv               --data-root FILE.csv: a header, numbers, the target in the last column
 
-e ~ N(0, 1), and the toys have 1,000 points from a fixed seed. Data sets of the UCI repository are read as csv files.
+e ~ N(0, 1), and the toys have 1,000 points from a fixed seed. Tables in files are read by `table_files`.
 """
 
 from __future__ import annotations
 
-import csv as csv_module
-import math
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -140,29 +137,3 @@ def diabetes(root: Path) -> Table:  # noqa: ARG001 - scikit-learn includes it
 
     found = load_diabetes()
     return table_of(found.data, found.target, "diabetes", found.feature_names)
-
-
-def csv(root: Path) -> Table:
-    """A file with a header whose last column is to be predicted."""
-    names, values = read_csv(root)
-    if len(names) < 2:
-        raise BadInput(f"expected columns and a target in {root}, got {len(names)} column")
-    return table_of(values[:, :-1], values[:, -1], root, names[:-1])
-
-
-def read_csv(path: Path) -> tuple[list[str], np.ndarray]:
-    """Column names and numbers (N, columns) of a file with a header; a missing value is NaN."""
-    if not path.is_file():
-        raise BadInput(f"expected a csv file, got {path}")
-    try:
-        with path.open(newline="", encoding="utf-8-sig") as file:
-            names, *lines = [line for line in csv_module.reader(file) if line]
-        rows = [[float(cell) if cell.strip() else math.nan for cell in line] for line in lines]
-    except (ValueError, UnicodeDecodeError, csv_module.Error) as error:
-        raise BadInput(f"expected a header and rows of numbers in {path}, got: {error}") from None
-    for number, row in enumerate(rows, start=2):
-        if len(row) != len(names):
-            raise BadInput(f"expected {len(names)} values in line {number} of {path}, got {len(row)}")
-    if not rows:
-        raise BadInput(f"expected rows of numbers in {path}, got only a header")
-    return [name.strip() for name in names], np.array(rows)

@@ -69,9 +69,10 @@ def descend(
     else:
         trainer.start(start_of(config, splits.spec))
     begin(run, config, splits)
-    with watch.following(trainer, run) as followed, stoppable() as asked:
+    with watch.following(trainer) as followed, stoppable() as asked:
         followed.say(_opening(config, splits, trainer, run))
         try:
+            followed.begin(run)
             _fit(trainer, run, checkpoints, followed, asked)
         except Stopped:
             checkpoints.save(trainer.at.place, trainer.snapshot())

@@ -61,12 +61,10 @@ class Watch:
         return f"python -m psdenets.train {again}" if self.data is None else f"fit(out={str(path)!r}, resume=True, ...)"
 
     @contextmanager
-    def following(self, trainer: Trainer, run: RunDir) -> Iterator[Followed]:
+    def following(self, trainer: Trainer) -> Iterator[Followed]:
         """Show and report the progress of a trainer."""
         with display_on(self.progress) as display:
-            followed = Followed(trainer, display, self.callbacks)
-            followed.tell(lambda callback: callback.on_begin(_beginning(trainer, run)))
-            yield followed
+            yield Followed(trainer, display, self.callbacks)
 
 
 class Followed:
@@ -79,6 +77,11 @@ class Followed:
     def say(self, text: str) -> None:
         """Print a line of text."""
         self.display.say(text)
+
+    def begin(self, run: RunDir) -> None:
+        """Report that training begins or resumes."""
+        training = Training(self.trainer.config, run.path, tuple(self.trainer.at.history))
+        self.tell(lambda callback: callback.on_begin(training))
 
     def step(self, report: StepReport) -> None:
         """Report a step."""
@@ -100,7 +103,3 @@ class Followed:
                 self.ended = event(callback) is True or self.ended
             except Exception as error:
                 raise CallbackFailed(error) from error
-
-
-def _beginning(trainer: Trainer, run: RunDir) -> Training:
-    return Training(trainer.config, run.path, tuple(trainer.at.history))
