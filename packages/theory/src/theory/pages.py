@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable
 from importlib import import_module
 
-TABLES = {"exact_posterior": "theory.posterior_table"}  # claim -> its table
+TABLES = {"exact_posterior": "theory.posterior_table", "learned_laws": "theory.learned_table"}  # claim -> its table
 
 
 def updated(text: str, claims: Iterable[str], seed: int = 0) -> str:
