@@ -38,7 +38,7 @@ def learned(seed: int = 0) -> Figure:
         for axes, x in zip(axes_of_law, INPUTS, strict=True):
             panel(axes, trained(name, seed), task.law, x)
             axes.set_title(f"{name}, $x$ = {x:g}", fontsize=11)
-        axes_of_law[0].legend(loc="best", fontsize=9)
+        axes_of_law[0].legend(loc="upper right", fontsize=9)
     figure.suptitle("Laws learned from samples: the noise of the weights generates $y$ given $x$")
     return figure
 
@@ -51,7 +51,7 @@ def _histogram(axes: Axes, model: Generator, law: Law, x: float) -> None:
     density = torch.gradient(cdf, spacing=float(grid[1] - grid[0]))[0]
     axes.hist(y.numpy(), bins=50, range=(-2, 2), density=True, color=MODEL, alpha=0.45, label="learned")
     axes.plot(grid.numpy(), density.numpy(), color=TRUE, linewidth=2, label="true density")
-    axes.set(xlabel="output $y$", ylabel="density")
+    axes.set(xlabel="output $y$", ylabel="density", ylim=(0, 1.5 * float(density.max())))
 
 
 def _points(axes: Axes, model: Generator, law: Law, x: float) -> None:
