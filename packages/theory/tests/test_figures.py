@@ -9,7 +9,8 @@ from theory import figures
 
 @pytest.fixture
 def no_ucda(monkeypatch):
-    """Skip the figures of Theorem 4.2, which have their own tests."""
+    """Skip the figures of Theorem 4.2, which have their own tests, and those of learned laws, which train."""
+    monkeypatch.setattr("theory.figures_learned.draw", lambda folder, seed: [])
     monkeypatch.setattr("theory.figures_ucda.draw", lambda folder, seed: [])
 
 

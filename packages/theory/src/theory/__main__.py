@@ -8,7 +8,7 @@ from pathlib import Path
 
 import torch
 
-from theory import report
+from theory import pages, report
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -26,6 +26,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
         for path in draw_all(options.figures, options.seed):
             sys.stdout.write(f"wrote {path}\n")
+    if options.page:
+        text = options.page.read_text(encoding="utf-8")
+        options.page.write_text(pages.updated(text, [outcome.name for outcome in outcomes], options.seed), "utf-8")
     return report.status(outcomes)
 
 
@@ -44,6 +47,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--seed", type=int, default=0, help="random seed (default: 0)")
     parser.add_argument("--json", type=_file_to_write, metavar="FILE", help="also write the table as JSON")
+    parser.add_argument("--page", type=_page, metavar="FILE", help="also update the tables of docs/THEORY.md")
     parser.add_argument("--figures", type=_directory, metavar="DIR", help="also draw the figures into this directory")
     return parser
 
@@ -52,6 +56,13 @@ def _file_to_write(name: str) -> Path:
     path = Path(name)
     if path.is_dir() or not path.parent.is_dir():
         raise argparse.ArgumentTypeError(f"expected a file in an existing directory, got {name}")
+    return path
+
+
+def _page(name: str) -> Path:
+    path = Path(name)
+    if not path.is_file():
+        raise argparse.ArgumentTypeError(f"expected an existing page, got {name}")
     return path
 
 

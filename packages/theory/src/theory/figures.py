@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 
 from sdeweights import Cut, WeightPath, flow
 from sdeweights.testing import seeded
-from theory import figures_ucda
+from theory import figures_learned, figures_ucda
 from theory.annulus import Annulus, directions
 from theory.figure_paths import figure_1, figure_2
 from theory.maps import Map, euler_fold
@@ -34,7 +34,7 @@ def draw_all(folder: Path, seed: int = 0) -> list[Path]:
         with mpl.rc_context(STYLE):
             draw(seed).savefig(path, dpi=150)
         drawn.append(path)
-    return [*drawn, *figures_ucda.draw(folder, seed)]
+    return [*drawn, *figures_ucda.draw(folder, seed), *figures_learned.draw(folder, seed)]
 
 
 def vertical_cut(seed: int = 0) -> Figure:

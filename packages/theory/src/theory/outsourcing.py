@@ -42,21 +42,19 @@ def uniform_given(x: Tensor, u: Tensor, false_alarm: float = FALSE_ALARM) -> Com
     return Comparison(max(distances), float(stats.kstwo.isf(false_alarm / len(distances), smallest)))
 
 
-def energy(a: Tensor, b: Tensor, permutations: int, generator: torch.Generator) -> Comparison:
+def energy(a: Tensor, b: Tensor, permutations: int, generator: torch.Generator, level: float = 1.0) -> Comparison:
     """Energy distance 2 E|a - b| - E|a - a'| - E|b - b'| of two samples, against relabelled samples.
 
-    The critical value is the largest statistic over all relabellings; it is exceeded by chance with probability
-    1 / (permutations + 1).
+    The critical value is the quantile of this level over all relabellings. For the largest, level 1, it is exceeded by
+    chance with probability 1 / (permutations + 1); for a lower level with probability about 1 - level.
     """
     both = torch.cat([a, b])
     distances = torch.cdist(both, both)
-
-    def statistic(labels: Tensor) -> float:
-        return float(-labels @ distances @ labels)
-
     labels = torch.cat([torch.full((len(a),), 1 / len(a)), torch.full((len(b),), -1 / len(b))]).to(both)
-    relabelled = [statistic(labels[torch.randperm(len(both), generator=generator)]) for _ in range(permutations)]
-    return Comparison(statistic(labels), max(relabelled))
+    relabelled = [labels[torch.randperm(len(both), generator=generator)] for _ in range(permutations)]
+    signs = torch.stack([labels, *relabelled])
+    statistics = -((signs @ distances) * signs).sum(1)
+    return Comparison(float(statistics[0]), float(statistics[1:].quantile(level)))
 
 
 def outsourced(law: Law, x: Tensor, y: Tensor) -> Tensor:

@@ -15,7 +15,7 @@ from theory.certificate import Certificate
 
 NAMES = (
     "integration", "lemma1", "free_drift", "exact_posterior", "low_rank", "flows", "theorem41", "outsourcing",
-    "ode_nets", "theorem_a1", "theorem42", "complexity",
+    "ode_nets", "theorem_a1", "theorem42", "learned_laws", "complexity",
 )  # fmt: skip
 CLAIMS = {name: f"theory.{name}" for name in NAMES}  # the module of each claim
 
