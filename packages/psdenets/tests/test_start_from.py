@@ -116,7 +116,7 @@ def test_seconds_include_those_of_the_source(source, tmp_path):
         ({"split_seed": 1}, "--split-seed 0"),
         ({"val_share": 0.2}, "--val-share 0.1"),
         ({"dataset": "gap", "preset": None}, "same classes"),
-        ({"model": "mfvi"}, "weights that fit"),
+        ({"model": "mfvi"}, "that fit this network"),
         ({"model": "ensemble"}, "members must differ"),
         ({"start_from": "nowhere"}, "run directory with config.json"),
     ],
