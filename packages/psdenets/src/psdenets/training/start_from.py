@@ -61,5 +61,5 @@ def copied(start: Start, state: dict[str, Tensor]) -> dict[str, Tensor]:
         if name != _OF_THE_RUN and name in state and state[name].shape == tensor.shape
     }
     if not fitting:
-        raise BadInput(f"expected weights in {start.run} that fit this network, but all names or shapes differ; compare --block and --width")
+        raise BadInput(f"expected weights that fit this network, but all names or shapes in {start.run} differ")
     return fitting
