@@ -28,7 +28,7 @@ versions, metrics. `python docs/results.py --train NAME... --data-root DIR --run
   averaged probabilities. AUROC is that of predictive entropy / mutual information, with the OOD set as positive class.
 - The *twin* (`none`) is the same network without noise, trained with the same seed. On MNIST and CIFAR-10, all cuts and
   the twin start with the weights of `base`, a network trained without noise, and take a few more epochs; their minutes
-  include those of `base`. `scratch` has noise from the first step on, and is compared with `base`.
+  include those of `base`. `scratch` has noise from the first step on.
 - No weights were selected on the test set: they are the last of training, or the best on validation images if the
   config says `select best`. Sigma, kappa and objective of the presets come from single short runs, judged by NLL and
   epistemic share on validation images; these runs also printed test metrics, so they were visible. The default of the

@@ -60,7 +60,8 @@ def _rows() -> dict[str, Row]:
             several = f"{data}-{cut}" in SEVERAL_SEEDS
             flags = f"--preset {data}-warm-{cut} --start-from {{runs}}/{data}-base-seed{{seed}}"
             rows[f"{data}-{cut}"] = Row(flags, SEEDS if several else (0,))
-    rows["cifar10-scratch-sde-bnn"] = Row("--preset cifar10-cpu-sde-bnn")  # noise from the first step on
+    for cut in ("sde-bnn", TWIN):  # noise from the first step on
+        rows[f"cifar10-scratch-{cut}"] = Row(f"--preset cifar10-cpu-{cut}")
     rows["digits-default"] = Row("--cut vertical")
     rows |= {f"mnist-paper-{cut}": Row(f"--preset mnist-refined-{cut}") for cut in ("ode-first", "sde-bnn")}
     rows["cifar10-long"] = Row("--preset cifar10-long-ode-first")
