@@ -10,7 +10,7 @@ from sdeweights import flow
 from sdeweights.testing import seeded
 from theory import learned_laws, learned_ring
 from theory.generators import STEPS, T2, Generator, Shape
-from theory.learned_laws import N, TASKS, Distances, compare
+from theory.learned_laws import TASKS, Distances, N, compare
 from theory.learning import Plan, bounds, fit
 from theory.outsourcing import Comparison, energy
 from theory.statistics import STANDARD_ERRORS
