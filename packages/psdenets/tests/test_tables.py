@@ -263,7 +263,15 @@ def test_an_interrupted_run_on_a_table_resumes_to_the_same_bytes(tmp_path):
             if step.step == 7:
                 raise Stop
 
-    options = {**TINY, "dataset": "cos", "batch_size": 100, "samples": 2, "objective": "mixture", "progress": "none"}
+    options = {
+        **TINY,
+        "dataset": "cos",
+        "hold": 2.0,
+        "batch_size": 100,
+        "samples": 2,
+        "objective": "mixture",
+        "progress": "none",
+    }
     whole = fit(None, out=str(tmp_path / "a"), **options)
     with pytest.raises(Stop):
         fit(None, out=str(tmp_path / "b"), callbacks=[StopAtStep()], **options)
@@ -274,7 +282,7 @@ def test_an_interrupted_run_on_a_table_resumes_to_the_same_bytes(tmp_path):
 
 
 def test_runs_on_numbers_are_listed_and_compared(tmp_path):
-    options = {**TINY, "dataset": "cos", "progress": "none"}
+    options = {**TINY, "dataset": "cos", "hold": 2.0, "progress": "none"}
     a = fit(None, out=str(tmp_path / "a"), **options)
     b = fit(None, out=str(tmp_path / "b"), seed=1, **options)
     text = str(runs_table([a, b]))
@@ -292,7 +300,9 @@ def test_runs_on_numbers_are_listed_and_compared(tmp_path):
 
 
 def test_the_best_weights_are_those_with_the_lowest_nll_of_validation_rows(tmp_path):
-    run = fit(None, dataset="cos", out=str(tmp_path / "a"), select="best", progress="none", **{**TINY, "epochs": 4})
+    run = fit(
+        None, dataset="cos", hold=2.0, out=str(tmp_path / "a"), select="best", progress="none", **{**TINY, "epochs": 4}
+    )
     best = min(run.history, key=lambda record: record["val"]["nll"])
     assert run.metrics["selected_epoch"] == best["epoch"]
 
