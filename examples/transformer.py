@@ -13,7 +13,7 @@ tokens = torch.randint(8, (256, 6))
 labels = (tokens == 0).any(1).long()  # does the sequence contain a zero?
 
 f_h = nn.TransformerEncoderLayer(16, nhead=2, dim_feedforward=16, dropout=0.0, batch_first=True)
-depth = StochasticDepth(f_h, cut=Cut.ode_first(0.5), prior=OrnsteinUhlenbeck(sigma=0.1), steps=4, seed=0)
+depth = StochasticDepth(f_h, cut=Cut.ode_first(0.5), prior=OrnsteinUhlenbeck(sigma=1.0), steps=4, seed=0)
 embed, head = nn.Embedding(8, 16), nn.Linear(16, 2)
 optimizer = torch.optim.Adam([*embed.parameters(), *depth.parameters(), *head.parameters()], lr=0.01)
 

@@ -35,7 +35,8 @@ def expansion_bounds(rates):
 def test_as_many_points_as_weight_paths_are_still_a_batch():
     model = random_model(2, 0, cut=Cut.full())
     path = model.paths(3, seeded())
-    assert torch.equal(model.images(PLANE[:3], path), model.images(PLANE, path)[:, :3])
+    three, all_points = model.images(PLANE[:3], path), model.images(PLANE, path)[:, :3]
+    torch.testing.assert_close(three, all_points, rtol=0, atol=1e-12)  # products of other sizes, rounded differently
 
 
 @given(models_with_paths(1))
