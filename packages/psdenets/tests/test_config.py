@@ -62,7 +62,7 @@ def test_a_file_of_format_2_is_read_and_options_of_other_systems_are_ignored():
     config = Config.read(FORMAT_2)
     values = config.as_dict()
     assert values.keys() - FORMAT_2.keys() == {
-        "likelihood", "spread", "weight_decay", "mirror", "epoch_test", "log",
+        "likelihood", "spread", "weight_decay", "mirror", "epoch_test", "log", "start_from",
     }  # fmt: skip
     assert {name: FORMAT_2[name] for name in values if name in FORMAT_2} == {
         name: value for name, value in values.items() if name in FORMAT_2

@@ -326,7 +326,7 @@ def test_sticking_the_landing_has_the_gradient_of_the_kl_in_the_mean(euler):
 def test_samples_do_not_depend_on_how_many_follow(euler):
     process = random_process(PRIORS["both random"]())
     few, many = (process.sample(4, samples, generator=seeded(), **euler) for samples in (2, 5))
-    assert torch.equal(many.w[:2], few.w)
+    torch.testing.assert_close(many.w[:2], few.w, rtol=0, atol=1e-14)  # products of other sizes, rounded differently
     assert all(torch.equal(a[:2], b) for a, b in zip(many.latents, few.latents, strict=True))
     assert torch.equal(many[1:2].latents[0], few.latents[0][1:])
 

@@ -236,9 +236,9 @@ class Trainer:
         if start is None:
             return
         found = copied(start, self.model.state_dict())
-        for model in (self.model, self.averaged):
-            if model is not None:
-                model.load_state_dict(found, strict=False)
+        self.model.load_state_dict(found, strict=False)
+        if self.averaged is not None:
+            self.averaged.load_state_dict(found, strict=False)
         self.at.start_seconds = start.seconds
         self.started = sum(p.numel() for name, p in self.model.named_parameters() if name in found)
 
