@@ -59,5 +59,5 @@ def fit(model: Generator, data: Pairs, plan: Plan, source: torch.Generator) -> G
         slower.step()
         model.f_D.project_()
         if k >= 3 * plan.updates // 4:
-            averaged.update_parameters(model)  # type: ignore[no-untyped-call]
+            averaged.update_parameters(model)
     return cast("Generator", averaged.module)
