@@ -27,7 +27,7 @@ METRICS = (
     "accuracy", "ece", "nll", "brier", "entropy", "kl", "epistemic_share", "disagreement", "nll_one_sample",
     "accuracy_one_sample", "nll_no_noise", "accuracy_no_noise", "test_samples", "parameters",
 )  # fmt: skip
-PATHS = ("out", "data_root")  # on a machine that the reader does not have
+PATHS = ("out", "data_root", "start_from", "max_seconds_of")  # on a machine that the reader does not have
 OOD_METRICS = ("images", "auroc", "auroc_mutual_information", "epistemic_share", "disagreement")
 
 
