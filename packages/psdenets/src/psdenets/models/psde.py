@@ -95,6 +95,7 @@ class DeepBlock(nn.Module):
         self.gradient = config.system.process.gradient
         self.method = flow.method(self.gradient)
         self.solvers = {name: getattr(config.system.process, name) for name in ("solver", "ode_solver")}
+        self.quiet = False
 
     def extra_repr(self) -> str:
         """Channels of h, and the steps and scheme that integrate it."""
@@ -104,6 +105,10 @@ class DeepBlock(nn.Module):
         """Integrate in this many steps from now on; weights are continuous in depth, so they do not change."""
         self.grid = grid_of(self.config, self.process.cut, steps)
 
+    def set_quiet(self, quiet: bool) -> None:
+        """Switch the noise off, so that weights follow their mean path, or on again."""
+        self.quiet = quiet
+
     def set_sigma(self, factor: float) -> None:
         """Multiply the sigma of the options by a factor, in the prior and so in the posterior."""
         self.process.prior = cast("PriorPlus", self.process.drift).prior = self._prior(factor).to(self.process.w0)
@@ -111,7 +116,7 @@ class DeepBlock(nn.Module):
     @property
     def noisy(self) -> bool:
         """Whether samples differ in this block."""
-        return not self.process.cut.deterministic
+        return not (self.quiet or self.process.cut.deterministic)
 
     @property
     def sees_noise(self) -> bool:
@@ -123,11 +128,12 @@ class DeepBlock(nn.Module):
 
     def draw(self, samples: int, generator: torch.Generator | None) -> WeightPath:
         """Sample weight paths; without noise, a single path is repeated."""
-        count = samples if self.noisy else 1
-        path = self.process.sample(self.grid, count, generator=generator, **self.solvers)
-        if count == samples:
-            return path
-        return replace(path, w=path.w.expand(samples, -1, -1), kl=path.kl.expand(samples))
+        if self.noisy:
+            return self.process.sample(self.grid, samples, generator=generator, **self.solvers)
+        path = self.mean_path()
+        after = None if path.after_reset is None else path.after_reset.expand(samples, -1)
+        w, kl = path.w.expand(samples, -1, -1), path.kl.expand(samples)
+        return replace(path, w=w, kl=kl, after_reset=after, shared=path.steps)
 
     def mean_path(self) -> WeightPath:
         """The path with the noise switched off: all Brownian increments are zero."""

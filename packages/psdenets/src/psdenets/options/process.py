@@ -2,7 +2,7 @@
 
 from typing import Literal
 
-from psdenets.options.fields import SIZES, Group, above, at_least, option
+from psdenets.options.fields import FROM_0_BELOW_1, SIZES, Group, above, at_least, option
 from psdenets.registries import PRIORS
 
 
@@ -19,6 +19,11 @@ class ProcessOptions(Group, group="weight process"):
         "none",
         "after training, multiply sigma by a factor chosen on validation images: the one with the lowest NLL of "
         "--test-samples samples, or the largest one within a standard error of it",
+    )
+    noise_start: float = option(
+        0.0,
+        "part of training that passes before the noise is switched on; until then weights follow f_q, without a KL",
+        FROM_0_BELOW_1,
     )
     theta: float = option(1.0, "mean reversion of the Ornstein-Uhlenbeck prior", at_least(0))
     prior: str = option(

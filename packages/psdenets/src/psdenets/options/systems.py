@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Self
 from psdenets.errors import BadInput
 from psdenets.options.baselines import EnsembleOptions, HmcOptions, LaplaceOptions, MeanFieldOptions
 from psdenets.options.cut import CutOptions
-from psdenets.options.fields import Part, filled, part
+from psdenets.options.fields import Part, filled, flag, part
 from psdenets.options.network import FeatureOptions, FlowOptions, NetOptions, ResnetOptions
 from psdenets.options.process import HeadOptions, ProcessOptions
 from psdenets.options.training import PredictionOptions, TrainingOptions
@@ -86,4 +86,8 @@ class SystemOptions:
 
     def idle(self) -> dict[str, str]:
         """Options that have no effect given the others, with the message for someone who sets them."""
-        return {name: message for group in self.parts for name, message in getattr(self, group).idle().items()}
+        found = {name: message for group in self.parts for name, message in getattr(self, group).idle().items()}
+        if self.cut is not None and self.cut.noisy_share == 0:
+            for name in ("noise_start", "tune_sigma"):
+                found[name] = f"expected {flag(name)} with noise, got --cut {self.cut.cut}"
+        return found

@@ -56,8 +56,8 @@ class Display(AbstractContextManager["Display"], ABC):
         self.seen += 1
         self.solver_steps += trainer.solver_steps
         at = trainer.at
-        if trainer.refined:
-            self.say(f"epoch {at.epoch + 1} batch {at.batch}: refined to {trainer.solver_steps} steps per block")
+        for change in trainer.changes:
+            self.say(f"epoch {at.epoch + 1} batch {at.batch}: {change}")
         steps, seconds = _ESTIMATE_AFTER
         if not self.estimated and (self.seen >= steps or time.perf_counter() - self.started > seconds):
             self.estimated = True

@@ -111,13 +111,20 @@ class Trainer:
         self._diagonal = [module for module in self.model.modules() if isinstance(module, DiagonalDrift)]
         self.at = Position()
         self.started: int | None = None  # number of weights that came from --start-from
-        self.refined = False  # whether the last step was the first one on a finer grid
+        self.changes: list[str] = []  # what the last step was the first one with: a finer grid, noise
         self.kl_weight: float = config.system.kl_weight or 0.0
         self.batches = n_train // self.options.batch_size
         self.steps = self.batches * self.options.epochs
         self._halves = torch.rand(n_train, generator=generator(config.seed, "halves")) < 0.5
+        self._noisy_from = round(self.steps * (0.0 if config.system.process is None else config.system.process.noise_start))
         self._set_steps(self.solver_steps)
+        self._set_quiet(self.quiet)
         self._start_epoch()
+
+    @property
+    def quiet(self) -> bool:
+        """Whether the last training step, or the first one at the start, had no noise yet, see --noise-start."""
+        return max(0, self.at.step - 1) < self._noisy_from
 
     @property
     def evaluated(self) -> ImageClassifier:
@@ -142,12 +149,13 @@ class Trainer:
         """One step of Adam on the next batch."""
         started = time.perf_counter()
         options, at = self.options, self.at
-        self.refined = self._refine()
+        self.changes = self._changed()
         x, labels = self._batch()
         share = rate(options.schedule, at.step / self.steps)
         for group in self.optimizer.param_groups:
             group["lr"] = group["share"] * options.lr * share
-        kappa = kappa_at(at.step / self.batches, self.kl_weight, options.kappa_warmup)
+        quiet = at.step < self._noisy_from
+        kappa = 0.0 if quiet else kappa_at(at.step / self.batches, self.kl_weight, options.kappa_warmup)
         try:
             self.optimizer.zero_grad()
             losses: Losses = self.losses(x, labels, generator(self.config.seed, "noise", at.step), kappa)
@@ -215,6 +223,7 @@ class Trainer:
         model.load_state_dict(self._complete(self.chosen()))
         if self._flow is not None:
             self._set_steps(self._flow.finest)
+        self._set_quiet(False)
         return model.eval().requires_grad_(False)
 
     def snapshot(self) -> Snapshot:
@@ -258,6 +267,7 @@ class Trainer:
                     key: adam[f"{name}.{key}"].to(p.device) for key in ("step", "exp_avg", "exp_avg_sq")
                 }
         self._set_steps(self.solver_steps)
+        self._set_quiet(self.quiet)
         self._start_epoch()
         if self.at.batch:
             probs = snapshot.tensors["epoch.probs"]
@@ -276,18 +286,28 @@ class Trainer:
                 _set_steps(self.model, steps)
                 require_seen_noise(self.model)
 
-    def _refine(self) -> bool:
-        """Go to the next grid if it is time; epochs on coarser grids are then no longer candidates for the best one."""
+    def _changed(self) -> list[str]:
+        """Go to the next grid, and switch the noise on, if it is time; earlier epochs cannot be the best one then."""
+        changes = []
         steps = 1 if self._flow is None else self._flow.steps_at(self.at.step / self.steps)
-        if steps == self.solver_steps:
-            return False
-        self._set_steps(steps)
-        self.at.best_val = None
-        return True
+        if steps != self.solver_steps:
+            self._set_steps(steps)
+            changes.append(f"refined to {steps} steps per block")
+        if self.at.step == self._noisy_from > 0:
+            self._set_quiet(False)
+            changes.append("noise switched on")
+        if changes:
+            self.at.best_val = None
+        return changes
 
     def _set_steps(self, steps: int) -> None:
         for model in filter(None, (self.model, self.averaged)):
             _set_steps(model, steps)
+
+    def _set_quiet(self, quiet: bool) -> None:
+        for model in (self.model, self.averaged):
+            for block in model.deep_blocks if isinstance(model, Classifier) else ():
+                block.set_quiet(quiet)
 
     def _batch(self) -> tuple[Tensor, Tensor]:
         seed, at = self.config.seed, self.at
