@@ -116,7 +116,8 @@ class Trainer:
         self.batches = n_train // self.options.batch_size
         self.steps = self.batches * self.options.epochs
         self._halves = torch.rand(n_train, generator=generator(config.seed, "halves")) < 0.5
-        self._noisy_from = round(self.steps * (0.0 if config.system.process is None else config.system.process.noise_start))
+        process = config.system.process
+        self._noisy_from = 0 if process is None else round(self.steps * process.noise_start)  # first noisy step
         self._set_steps(self.solver_steps)
         self._set_quiet(self.quiet)
         self._start_epoch()
