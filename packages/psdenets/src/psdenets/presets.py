@@ -52,7 +52,8 @@ _TWO_STEPS: Values = {
 _CPU: dict[str, Values] = {
     "digits": {},
     "mnist": {
-        **_TWO_STEPS, "dataset": "mnist", "epochs": 7, "channels": "32-64-64", "augment": "jitter", "block": "gain-3",
+        **_TWO_STEPS, "dataset": "mnist", "epochs": 7, "channels": "32-64-64", "augment": "jitter",
+        "precision": "bfloat16",
     },
     "cifar10": {
         **_TWO_STEPS, "dataset": "cifar10", "epochs": 18, "channels": "64-128-256", "augment": "shift-flip",
@@ -86,8 +87,8 @@ _CPU_NOISE: dict[str, dict[str, Values]] = {
 }
 _CPU_SIGMA: dict[str, dict[str, float]] = {
     "digits": {"ode-first": 12.0, "sde-first": 3.0, "fix-w2": 1.5, "horizontal": 4.0, "both": 10.0, "sde-bnn": 3.0},
+    "mnist": {"ode-first": 12.0, "sde-first": 2.0, "fix-w2": 2.0, "horizontal": 2.8, "both": 2.8, "sde-bnn": 2.0},
     # Noise of the gains does not average out, so it takes less; see Gain in nn/hidden_drifts.py.
-    "mnist": {"ode-first": 2.0, "sde-first": 1.0, "fix-w2": 0.7, "horizontal": 1.0, "both": 1.4, "sde-bnn": 1.0},
     "cifar10": {"ode-first": 3.0, "sde-first": 1.5, "fix-w2": 1.0, "horizontal": 1.5, "both": 2.0, "sde-bnn": 1.5},
 }
 

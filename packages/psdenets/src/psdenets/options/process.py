@@ -18,7 +18,7 @@ class ProcessOptions(Group, group="weight process"):
     tune_sigma: Literal["none", "best", "widest"] = option(
         "none",
         "after training, multiply sigma by a factor chosen on validation images: the one with the lowest NLL of "
-        "--test-samples samples, or the largest one within a standard error of it",
+        "--test-samples samples, or the largest one that is not significantly worse",
     )
     noise_start: float = option(
         0.0,
