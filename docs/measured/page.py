@@ -34,8 +34,8 @@ versions, metrics. `python docs/results.py --train NAME... --data-root DIR --run
   epistemic share on validation images; these runs also printed test metrics, so they were visible. The default of the
   digits had the largest validation share of four configurations with seed 0, but not the lowest validation NLL.
   With `tune_sigma widest`, sigma is multiplied after training by the largest factor whose NLL on 1,000 validation
-  images is not significantly above the lowest (paired, one-sided, at 5 %). With `mirror`, predictions are averaged over an image and its mirror
-  image, also those of the twin.
+  images is not significantly above the lowest (paired, one-sided, at 5 %). With `mirror`, predictions are averaged over
+  an image and its mirror image, also those of the twin.
 - Every row has its CPU, threads and commit. A + after a commit means that files under packages/ had uncommitted
   changes. Minutes are those of training, including the evaluation after each epoch; machines were shared.
 - With several seeds, a cell is mean ± standard deviation."""
