@@ -413,7 +413,7 @@ class Stream:
 
 def test_the_bar_overwrites_one_line(monkeypatch):
     stream = Stream()
-    config = Config(**{**TINY, "epochs": 1, "batch_size": 16})
+    config = Config(**{**TINY, "epochs": 1, "batch_size": 16, "noise_start": 0.0})
     from psdenets.training.loop import Trainer
 
     trainer = Trainer(config, load_splits(config), torch.device("cpu"))

@@ -75,7 +75,10 @@ _CPU_CUTS: dict[str, Values] = {
 # 6 as sigma gave the same 4.5 %. Several samples share the prefix of ODE-first, and cost little there.
 _WIDEST: Values = {"tune_sigma": "widest"}
 _CPU_NOISE: dict[str, dict[str, Values]] = {
-    "digits": {cut: {"samples": 2} for cut in _CUTS if cut != "ode-first"},
+    "digits": {
+        **{cut: {"samples": 2, "noise_start": 0.0} for cut in _CUTS if cut != "ode-first"},
+        "both": {"samples": 2},  # noise_start 0.6, as ODE-first
+    },
     "mnist": {
         **{cut: {"kappa_base": 0.01, "samples": 2, "objective": "mixture", **_WIDEST} for cut in _CUTS},
         "ode-first": {"kappa_base": 0.01, "samples": 4, "objective": "mixture", **_WIDEST},
@@ -99,7 +102,7 @@ _WARM: dict[str, Values] = {"mnist": {"epochs": 2, "lr": 1e-3}, "cifar10": {"epo
 _DIGITS_STRIDED: Values = {
     "block": "strided", "activation": "swish", "stem": "none", "transition": "space-to-depth", "pool": "none",
     "squeeze_input": 1, "augment_channels": 4, "blocks": "1", "steps": 6, "lr": 0.01, "clip": 1.0, "weight_decay": 0.0,
-    "noise_scale": "absolute", "sigma": 0.05, "samples": 1, "objective": "elbo",
+    "noise_scale": "absolute", "sigma": 0.05, "samples": 1, "objective": "elbo", "noise_start": 0.0,
 }  # fmt: skip
 
 _REFINED: Values = {

@@ -197,7 +197,8 @@ LEARNED: dict[str, Any] = {
 _SMALL_IMAGES: dict[str, Any] = {
     **LEARNED, "blocks": "1-1", "steps": 4, "sigma": 12.0, "samples": 4, "objective": "mixture",
 }  # fmt: skip
-_DIGITS = {"digits": _SMALL_IMAGES, "arrays": _SMALL_IMAGES}
+_DIGITS = dict.fromkeys(("digits", "arrays"), {**_SMALL_IMAGES, "noise_start": 0.6})
+_NOISE_AT_ONCE = dict.fromkeys(_DIGITS, _SMALL_IMAGES)  # better for the fully stochastic network
 # Toys of one column: local features, a posterior that starts narrow and widens if data say nothing, and a fixed last
 # layer, because a trained one shrinks all noise at once. Euler steps cannot narrow the noise of a single step, so there
 # are many. The KL prices neither w0 nor the deterministic part; without a price, the mean runs away far from data.
@@ -223,7 +224,7 @@ _ALL = (
     System("psde", "weights follow an SDE inside the cut and an ODE elsewhere",
            _at("psde:Classifier"), _DESCEND, PsdeOptions, {}, _DIGITS | _TABLES | _TOYS),
     System("sde-bnn", "the fully stochastic network, --cut full",
-           _at("psde:Classifier"), _DESCEND, SdeBnnOptions, {}, _DIGITS | _TABLES | _TOYS),
+           _at("psde:Classifier"), _DESCEND, SdeBnnOptions, {}, _NOISE_AT_ONCE | _TABLES | _TOYS),
     System("odenet", "an ODENet: the same weights at every depth",
            _at("point:odenet"), _DESCEND, OdenetOptions),
     System("resnet32", "the residual network for small images",

@@ -306,7 +306,7 @@ class Trainer:
             _set_steps(model, steps)
 
     def _set_quiet(self, quiet: bool) -> None:
-        for model in (self.model, self.averaged):
+        for model in filter(None, (self.model, self.averaged)):
             for block in model.deep_blocks if isinstance(model, Classifier) else ():
                 block.set_quiet(quiet)
 
