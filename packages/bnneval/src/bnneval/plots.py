@@ -85,7 +85,7 @@ def reliability_diagram(
         diagram: from `reliability` or `Evaluation.reliability`.
         error: the calibration error in the title, a fraction.
         level: confidence level of the intervals of the accuracies.
-        ax: two axes, for accuracies and for counts; with a single one the counts are written above the bars.
+        ax: two axes, for accuracies and for counts; with a single one the counts are written above them.
     """
     if ax is None:
         figure, (upper, lower) = _figure(3.4, 4.4, nrows=2, sharex=True, height_ratios=[3, 1])
@@ -98,8 +98,8 @@ def reliability_diagram(
     left, width, counts = diagram.edges[:-1][filled], np.diff(diagram.edges)[filled], diagram.counts[filled]
     middle = left + width / 2
     if lower is None:
-        upper.set(xlabel="confidence")
-        _write_counts(upper, middle, np.zeros(len(counts)), counts)
+        upper.set(xlabel="confidence", ylim=(0, 1.2), yticks=np.linspace(0, 1, 6))
+        _write_counts(upper, middle, np.ones(len(counts)), counts)
         _legend_below(upper)
         return figure
     lower.bar(left, counts, width=width, align="edge", color=GREY, edgecolor="white", linewidth=0.6)
