@@ -156,6 +156,8 @@ def evaluate_cifar10c(
     batch: int = 500,
     bins: int = 15,
     clean: ArrayLike | None = None,
+    *,
+    n_bins: int | None = None,
 ) -> Shift:
     """`evaluate_shift` on the official files in `folder`; `clean` is the uncorrupted test set in the same order."""
     data = Cifar10C(folder)
@@ -165,7 +167,8 @@ def evaluate_cifar10c(
 
     x = None if clean is None else _check.images(clean, "clean")
     names = data.corruptions if corruptions is None else corruptions
-    return _Trial(predict, data.labels(), batch, bins).run(official, names, severities, x, "official files")
+    trial = _Trial(predict, data.labels(), batch, _check.bins(bins, n_bins))
+    return trial.run(official, names, severities, x, "official files")
 
 
 @dataclass(frozen=True)
