@@ -117,9 +117,9 @@ def test_probability_zero_is_minus_infinity_and_stays_zero():
 
 def test_extreme_logits_do_not_underflow():
     fitted = fit_temperature([[2000.0, 0.0], [2000.0, 0.0], [0.0, 2000.0]], [0, 1, 1])
-    assert np.isfinite(fitted.nll_before)
-    assert fitted.nll_after < 1
+    assert fitted.nll_before == pytest.approx(2000 / 3)  # one of three is wrong by 2,000 nats
     assert fitted.temperature == pytest.approx(100, rel=1e-6)  # the limit of the search: 2,000 / log 2 is beyond it
+    assert fitted.nll_after == pytest.approx(20 / 3, rel=1e-6)
 
 
 def test_if_all_predictions_are_right_the_temperature_is_the_lower_limit():

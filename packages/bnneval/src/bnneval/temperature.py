@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import log_softmax, logsumexp, softmax
+from scipy.special import softmax
 
 from bnneval import _check
 from bnneval._forms import Names, numbered
@@ -78,17 +78,21 @@ def _minimum(nll: Callable[[float], float]) -> float:
     best = int(np.argmin(values))
     low, high = grid[max(best - 1, 0)], grid[min(best + 1, GRID - 1)]
     found = minimize_scalar(nll, bounds=(low, high), method="bounded", options={"xatol": 1e-9})
-    return float(found.x) if found.fun <= values[best] else float(grid[best])
+    return float(found.x) if found.fun < values[best] else float(grid[best])
 
 
 def _nll(z: NDArray[np.float64], y: NDArray[np.int64], temperature: float) -> float:
     """NLL of 1/S sum_s softmax(z_s / T), from logarithms: no probability underflows to 0."""
-    log_p = log_softmax(z / temperature, axis=-1)[:, np.arange(len(y)), y]
-    return float(-np.mean(logsumexp(log_p, axis=0) - np.log(len(z)))) + 0.0
+    x = z / temperature
+    log_p = x[:, np.arange(len(y)), y] - np.log(np.exp(x).sum(axis=-1))  # the largest logit is 0, so the sum is >= 1
+    return float(np.log(len(z)) - np.mean(np.logaddexp.reduce(log_p, axis=0))) + 0.0
 
 
 def _logits(x: ArrayLike) -> NDArray[np.float64]:
-    """(S, N, C) as float64; -infinity, the logarithm of probability 0, is accepted if another class is finite."""
+    """(S, N, C) as float64, shifted so that the largest of a row is 0.
+
+    -infinity, the logarithm of probability 0, is accepted if another class is finite.
+    """
     a = _check.array(x, "logits")
     z = _check.shaped(a[None] if a.ndim == 2 else a, "logits", "(S, N, C)").astype(np.float64)
     largest = z.max(axis=-1)
