@@ -221,7 +221,7 @@ class Evaluation:
     def _seen(self) -> tuple[int, int]:
         """Number of weight samples (0 for (N, C)) and of classes; raises ValueError before the first batch."""
         if self._shape is None:
-            raise ValueError("expected at least one batch, got none so far: call update(probs, labels) first")
+            raise ValueError("expected at least one batch, got 0: call update(probs, labels) first")
         return self._shape
 
 
