@@ -4,9 +4,9 @@ Every metric is a function of sums over samples, so a batch only adds to them, a
 
     accuracy = correct / N,   NLL = 1/N sum_i -log p_i[y_i],   ECE = 1/N sum_b |hits_b - sum_{i in b} confidence_i|
 
-Counts are integers. Sums are compensated (Neumaier): they carry the rounding error of each addition along, so a
-million batches of one sample give the same metrics to 1e-12. Memory does not grow with N, except for equal-mass bins,
-whose edges are known only at the end: then the confidences are kept, nine bytes per sample.
+Counts are integers. Sums are compensated (Neumaier): they carry the rounding error of each addition along, so it does
+not add up over batches. Memory does not grow with N, except for equal-mass bins, whose edges are known only at the end:
+then the confidences are kept, nine bytes per sample.
 """
 
 from collections.abc import Mapping

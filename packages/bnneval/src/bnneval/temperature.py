@@ -71,7 +71,7 @@ def apply_temperature(logits: ArrayLike, temperature: float) -> NDArray[np.float
 
 def _minimum(nll: Callable[[float], float]) -> float:
     """The logarithm of the best temperature: the best of a grid, then Brent's search between its neighbours."""
-    from scipy.optimize import minimize_scalar  # takes a third of a second to import, and only this needs it
+    from scipy.optimize import minimize_scalar  # takes 0.2 s to import, and only this needs it
 
     grid = np.linspace(np.log(LOWEST), np.log(HIGHEST), GRID)
     values = [nll(t) for t in grid]
