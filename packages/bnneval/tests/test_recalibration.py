@@ -10,6 +10,7 @@ from sklearn.linear_model import LogisticRegression
 
 import bnneval
 from bnneval import apply_temperature, fit_isotonic, fit_temperature, strict_json
+from bnneval.isotonic import _share
 
 
 def overconfident(n, samples=1, classes=4, scale=3.0, seed=0):
@@ -179,6 +180,14 @@ def test_the_share_is_the_minimum_of_the_nll():
     assert fitted.nll_after <= min(losses) + 1e-12
     worse = fit_isotonic([[0.9, 0.1], [0.9, 0.1]], [0, 0])  # nothing to learn about class 1, everything is right
     assert worse.share == pytest.approx(2 / 3)
+
+
+def test_a_share_inside_its_range_by_hand():
+    # -log(0.5 + 0.4 a) - log(0.5 - 0.2 a) has its minimum at a = 5/8, below the limit 2/3; reversed, it falls nowhere.
+    better, worse = np.array([0.9, 0.3]), np.array([0.3, 0.3])
+    assert _share(np.array([0.5, 0.5]), better) == pytest.approx(0.625, abs=1e-12)
+    assert _share(np.array([0.5, 0.5]), worse) == 0
+    assert _share(worse, np.array([0.5, 0.5])) == 2 / 3
 
 
 def test_a_share_of_zero_changes_nothing():
