@@ -99,6 +99,13 @@ def test_n_bins_is_another_name_for_bins():
     )
 
 
+def test_n_bins_is_another_name_for_bins_of_shift_evaluations():
+    images, probs = np.zeros((50, 16, 16, 3), np.uint8), SAMPLES[0, :50]
+    trial = (lambda x: probs[: len(x)], images, LABELS[:50], ("contrast",), (1,))
+    found = [bnneval.evaluate_shift(*trial, **option).clean.ece for option in ({"n_bins": 7}, {"bins": 7}, {})]
+    assert found[0] == found[1] == bnneval.ece(probs, LABELS[:50], 7) != found[2]
+
+
 def test_tensors_that_require_grad_are_read_and_left_alone():
     torch = pytest.importorskip("torch")
     logits = torch.tensor(np.log(SAMPLES[0]), requires_grad=True)
