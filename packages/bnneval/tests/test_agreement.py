@@ -25,8 +25,8 @@ def random_predictions(rng):
 
 
 def random_scores(rng):
-    """Scores of up to 40 ID and OOD samples; half of the time integers, so that there are many ties."""
-    inside, outside = rng.normal(size=rng.integers(1, 41)), rng.normal(0.7, 1.3, size=rng.integers(1, 41))
+    """Scores of up to 40 ID and OOD samples; half of the time integers (not 0 or 1), so that there are many ties."""
+    inside, outside = rng.normal(10, 1, size=rng.integers(1, 41)), rng.normal(10.7, 1.3, size=rng.integers(1, 41))
     return (np.round(inside), np.round(outside)) if rng.integers(2) else (inside, outside)
 
 

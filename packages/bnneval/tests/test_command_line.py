@@ -38,11 +38,12 @@ def test_report_table_json_and_plots(files, capsys):
     assert stored["ood"]["auroc"] == expected
     assert stored["weight_samples"] == 3
     assert stored["about"]["predictions"] == "id.npz"
+    assert stored["about"]["bnneval"] == bnneval.__version__
     assert f"{stored['ece']:.6f}" in printed
     assert f"{expected:.6f}" in printed
     made = sorted(path.name for path in (files / "out").iterdir())
-    plots = [f"{name}.{kind}" for name in ("entropy", "reliability", "roc") for kind in ("pdf", "png")]
-    assert made == sorted(["metrics.json", *plots])
+    plots = [f"{name}.{kind}" for name in ("entropy", "reliability", "risk_coverage", "roc") for kind in ("pdf", "png")]
+    assert made == sorted(["metrics.csv", "metrics.json", *plots])
     assert all((files / "out" / name).stat().st_size > 3000 for name in plots)
 
 
@@ -82,6 +83,34 @@ def test_every_number_of_the_report_equals_that_of_its_function(files):
     of_set = {"images": 100, "entropy_mean": outside.total.mean(), "entropy_std": outside.total.std()}
     noise = {"epistemic_share": bnneval.epistemic_share(ood), "disagreement": bnneval.disagreement(ood)}
     assert report["ood"] == pytest.approx({**of_set, **detection, **noise}, abs=1e-15)
+
+
+def test_a_csv_file_gives_the_same_numbers_as_an_npz_file(files, capsys):
+    with np.load(files / "id.npz") as data, np.load(files / "ood.npz") as other:
+        bnneval.write_predictions(files / "id.csv", data["probs"], data["labels"])
+        bnneval.write_predictions(files / "ood.csv", other["probs"])
+    assert run(files / "id.npz", "--ood", files / "ood.npz") == 0
+    expected = capsys.readouterr().out
+    assert run(files / "id.csv", "--ood", files / "ood.csv") == 0
+    assert capsys.readouterr().out == expected
+    assert run(files / "id.csv", "--ood", files / "ood.npz", "--out", files / "out") == 0
+    assert capsys.readouterr().out.startswith(expected)
+    assert "ood_auroc," in (files / "out" / "metrics.csv").read_text()
+
+
+def test_binary_probabilities_and_booleans_are_accepted_in_both_formats(files, capsys):
+    np.savez(files / "binary.npz", probs=[0.9, 0.2, 0.7], labels=[True, False, False])
+    (files / "binary.csv").write_text("prob,label\n0.9,True\n0.2,False\n0.7,False\n")
+    for name in ("binary.npz", "binary.csv"):
+        assert run(files / name, "--out", files / "out") == 0
+        assert re.search(r"^accuracy +0.666667$", capsys.readouterr().out, re.MULTILINE)
+
+
+def test_the_version_is_printed(capsys):
+    with pytest.raises(SystemExit) as stopped:
+        run("--version")
+    assert stopped.value.code == 0
+    assert capsys.readouterr().out.strip() == bnneval.__version__
 
 
 def test_without_out_nothing_is_written_and_without_ood_there_is_no_roc(files, capsys):
@@ -132,6 +161,11 @@ def bad(files, name, **arrays):
     return files / name
 
 
+def csv(files, name, text):
+    (files / name).write_text(text)
+    return files / name
+
+
 GOOD, LABELS = np.array([[0.7, 0.3], [0.2, 0.8]]), np.array([0, 1])
 BAD = {
     "no such file": lambda f: [f / "missing.npz"],
@@ -159,6 +193,13 @@ BAD = {
     "out is a file": lambda f: [f / "id.npz", "--out", f / "ood.npz"],
     "a folder that cannot be created": lambda f: [f / "id.npz", "--out", "/dev/null/out"],
     "ood with NaN": lambda f: [f / "id.npz", "--ood", bad(f, "x.npz", probs=np.full((3, 4, 10), np.nan))],
+    "ood of other columns": lambda f: [
+        csv(f, "a.csv", "label,prob_a,prob_b\na,1,0\n"),
+        "--ood",
+        csv(f, "b.csv", "prob_b,prob_a\n1,0\n"),
+    ],
+    "a CSV file without probabilities": lambda f: [csv(f, "a.csv", "label,a\na,1\n")],
+    "a CSV file with logits": lambda f: [csv(f, "a.csv", "label,prob_a,prob_b\na,5,0\n")],
     "no bins": lambda f: [f / "id.npz", "--bins", "0"],
     "more bins than fit in memory": lambda f: [f / "id.npz", "--bins", "99999999999"],
     "bins not a number": lambda f: [f / "id.npz", "--bins", "many"],

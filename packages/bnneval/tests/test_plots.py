@@ -2,6 +2,8 @@
 
 import numpy as np
 import pytest
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
 
 import bnneval
 from bnneval import plots
@@ -20,7 +22,102 @@ def test_reliability_bars_are_the_accuracies_and_the_gaps_reach_the_confidences(
     tops = [bar.get_y() + bar.get_height() for bar in upper.containers[1]]
     assert tops == pytest.approx([0.6, 0.95])
     assert upper.get_title() == "ECE = 28.00 %"
-    assert [bar.get_height() for bar in lower.containers[0]] == pytest.approx([0, 0, 0, 0, 0, 0.2, 0, 0, 0, 0.8])
+    assert [bar.get_height() for bar in lower.containers[0]] == [1, 4]
+    assert [text.get_text() for text in lower.texts] == ["1", "4"]
+
+
+def test_reliability_bars_have_exact_binomial_intervals():
+    probs, labels = np.array([[0.95, 0.05]] * 4 + [[0.6, 0.4]]), [0, 0, 0, 1, 1]
+    diagram = bnneval.reliability(probs, labels, bins=10)
+    for level in (0.95, 0.5):
+        upper = plots.reliability_diagram(diagram, 0.28, level=level).axes[0]
+        (lines,) = upper.containers[2].lines[2]
+        ends = [segment[:, 1].tolist() for segment in lines.get_segments()]
+        low, high = bnneval.clopper_pearson([0, 3], [1, 4], level)
+        assert np.allclose(ends, np.column_stack([low, high]), atol=1e-12)
+
+
+def boxes(axes):
+    return [bar.get_window_extent() for bar in axes.patches]
+
+
+@pytest.mark.parametrize("alone", [False, True])
+def test_the_legend_of_a_reliability_diagram_covers_no_bar(alone):
+    rng = np.random.default_rng(0)
+    probs, labels = rng.dirichlet(np.full(3, 0.3), 500), rng.integers(3, size=500)
+    diagram = bnneval.reliability(probs, labels)
+    ax = Figure(layout="constrained").subplots() if alone else None
+    figure = plots.reliability_diagram(diagram, 0.1, ax=ax)
+    FigureCanvasAgg(figure).draw()
+    (legend,) = [axes.get_legend() for axes in figure.axes if axes.get_legend()]
+    area = legend.get_window_extent()
+    assert not any(area.overlaps(axes.get_window_extent()) for axes in figure.axes)
+    assert not any(area.overlaps(box) for axes in figure.axes for box in boxes(axes))
+    assert figure.bbox.containsx(area.x0)
+    assert figure.bbox.containsy(area.y0)
+
+
+def test_a_reliability_diagram_in_one_axes_writes_the_counts_above_the_bars():
+    diagram = bnneval.reliability([[0.95, 0.05]] * 4 + [[0.6, 0.4]], [0, 0, 0, 1, 1], bins=10)
+    ax = Figure().subplots()
+    plots.reliability_diagram(diagram, 0.28, ax=ax)
+    assert [(text.get_text(), text.xy) for text in ax.texts] == [
+        ("1", pytest.approx((0.55, 1))),
+        ("4", pytest.approx((0.95, 1))),
+    ]
+
+
+CURVE = bnneval.risk_coverage([[0.9, 0.1], [0.8, 0.2], [0.7, 0.3]], [0, 1, 0])
+DRAWN = {
+    "reliability": lambda ax: plots.reliability_diagram(bnneval.reliability([[0.9, 0.1]], [0]), 0.1, ax=ax),
+    "entropy": lambda ax: plots.entropy_histograms({"a": np.zeros(3)}, 2, ax=ax),
+    "roc": lambda ax: plots.roc_curve({"a": bnneval.roc([1], [2])}, ax=ax),
+    "risk": lambda ax: plots.risk_coverage_curve({"a": CURVE}, ax=ax),
+    "pit": lambda ax: plots.pit_diagram(bnneval.pit_histogram([0.1, 0.4], bins=4), ax=ax),
+    "quantiles": lambda ax: plots.quantile_diagram({"a": bnneval.quantile_calibration([0.4, 0.6])}, ax=ax),
+}
+
+
+@pytest.mark.parametrize("name", DRAWN)
+def test_every_plot_draws_into_the_axes_of_the_caller_and_returns_their_figure(name):
+    figure = Figure()
+    left, right = figure.subplots(ncols=2)
+    assert DRAWN[name](right) is figure
+    assert right.get_legend() is not None or right.lines
+    assert not left.lines
+    assert not left.patches
+    assert DRAWN[name](None) is not figure
+
+
+def test_a_pair_of_axes_takes_accuracies_and_counts():
+    upper, lower = Figure().subplots(nrows=2)
+    plots.reliability_diagram(bnneval.reliability([[0.9, 0.1]] * 3, [0, 0, 1], bins=4), 0.2, ax=(upper, lower))
+    assert [bar.get_height() for bar in upper.containers[0]] == pytest.approx([2 / 3])
+    assert [bar.get_height() for bar in lower.containers[0]] == [3]
+
+
+def test_a_risk_coverage_curve_shows_the_chosen_threshold_and_its_bound():
+    rng = np.random.default_rng(1)
+    confidence = rng.uniform(0.5, 1, 500)
+    probs, labels = np.column_stack([confidence, 1 - confidence]), (rng.random(500) > confidence).astype(int)
+    chosen = bnneval.abstention_threshold(probs, labels, 0.2, level=0.9)
+    (axes,) = plots.risk_coverage_curve({"model": bnneval.risk_coverage(probs, labels)}, chosen, "validation").axes
+    curve, asked, point = axes.lines
+    assert len(curve.get_xdata()) == 500
+    assert set(asked.get_ydata()) == {0.2}
+    assert (point.get_xdata()[0], point.get_ydata()[0]) == (chosen.coverage, chosen.risk)
+    (bound,) = axes.collections
+    assert bound.get_segments()[0].tolist() == [[chosen.coverage, chosen.risk], [chosen.coverage, chosen.upper]]
+    aurc = bnneval.aurc(probs, labels)
+    kept = f"confidence ≥ {chosen.threshold:.4f} keeps {100 * chosen.coverage:.1f} %"
+    assert texts(axes) == [f"model: AURC = {aurc:.4f}", "risk asked for: 20 %", kept, "bound with 90 % confidence"]
+    assert axes.get_title() == "validation"
+
+
+def test_a_rule_that_keeps_nothing_is_drawn_at_coverage_0():
+    chosen = bnneval.abstention_threshold([[0.9, 0.1]], [1], 0.1)
+    (axes,) = plots.risk_coverage_curve({"a": CURVE}, chosen).axes
+    assert axes.lines[2].get_xydata().tolist() == [[0, 0]]
 
 
 def test_entropy_legend_has_mean_and_std_of_every_sample():

@@ -17,13 +17,18 @@ BLOCK = 81_920
 LEAST_ROWS = 1024
 
 
-def array(x: ArrayLike, name: str) -> NDArray[Any]:
-    """`numpy.asarray(x)`; raises ValueError for ragged lists, tensors that require grad and object arrays."""
+def values(x: ArrayLike, name: str) -> NDArray[Any]:
+    """`numpy.asarray(x)`, also for tensors that require grad; raises ValueError for ragged lists."""
     try:
-        a = np.asarray(x)
+        return np.asarray(x.detach().cpu() if hasattr(x, "detach") else x)
     except (TypeError, ValueError, RuntimeError) as error:
         reason = str(error).splitlines()[0]
         raise ValueError(f"expected {name} that numpy.asarray takes, got {type(x).__name__}: {reason}") from None
+
+
+def array(x: ArrayLike, name: str) -> NDArray[Any]:
+    """`numpy.asarray(x)` of numbers; raises ValueError for anything else."""
+    a = values(x, name)
     if a.dtype.kind not in "fiub":
         raise ValueError(f"expected {name} to be numbers, got dtype {a.dtype}")
     return a
@@ -34,7 +39,7 @@ def shaped(x: ArrayLike, name: str, axes: str) -> NDArray[Any]:
     a = array(x, name)
     if a.dtype.kind == "b":
         raise ValueError(f"expected {name} to be numbers, got dtype bool")
-    if a.ndim != axes.count(",") + 1:
+    if a.ndim != sum(letter.isalpha() for letter in axes):
         raise ValueError(f"expected {name} of shape {axes}, got {a.shape}")
     if a.size == 0:
         raise ValueError(f"expected {name} with at least one sample and one class, got {a.shape}")
@@ -113,10 +118,13 @@ def blocks(n: int, size: int) -> Iterator[slice]:
 
 
 def labels(y: ArrayLike, n: int, classes: int, name: str = "labels") -> NDArray[np.int64]:
-    """(N,) integer class numbers in 0 .. classes - 1."""
-    a = array(y, name)
-    if a.dtype.kind not in "iu":
-        raise ValueError(f"expected integer {name}, got dtype {a.dtype}")
+    """(N,) integer class numbers in 0 .. classes - 1, or booleans if there are two classes."""
+    a = values(y, name)
+    if a.dtype.kind == "b" and classes != 2:
+        raise ValueError(f"expected integer {name} for {classes} classes, got dtype bool")
+    if a.dtype.kind not in "iub":
+        hint = "" if a.dtype.kind == "f" else "; names need classes=, the names of the columns"
+        raise ValueError(f"expected integer {name}, got dtype {a.dtype}{hint}")
     if a.shape != (n,):
         raise ValueError(f"expected {name} of shape ({n},), got {a.shape}")
     if a.min() < 0 or a.max() >= classes:
@@ -210,6 +218,13 @@ def whole(x: int, name: str, low: int, high: int | None = None) -> int:
         limits = f">= {low}" if high is None else f"in {low}..{high}"
         raise ValueError(f"expected an integer {name} {limits}, got {x!r}")
     return int(x)
+
+
+def bins(bins: int, n_bins: int | None, default: int = 15) -> int:
+    """`bins`, or its alias `n_bins` if that is given; raises ValueError if both are and differ."""
+    if n_bins is not None and bins not in (default, n_bins):
+        raise ValueError(f"expected bins or its alias n_bins, got bins={bins!r} and n_bins={n_bins!r}")
+    return bins if n_bins is None else n_bins
 
 
 def fraction(x: float, name: str) -> float:

@@ -3,12 +3,12 @@
 Probabilities are averaged. Averaging logits or log-probabilities is wrong: exp of the mean of log p does not sum to 1.
 """
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from bnneval import _check
+from bnneval import _check, _forms
 
 
 class Top(NamedTuple):
@@ -28,22 +28,18 @@ def mean_probs(sample_probs: ArrayLike) -> NDArray[np.float64]:
     return mean
 
 
-def averaged(probs: NDArray[Any], name: str = "probs") -> NDArray[np.float64]:
-    """Probabilities (N, C): the input itself, or (S, N, C) averaged over weight samples."""
-    if probs.ndim == 3:
-        mean: NDArray[np.float64] = _check.sample_probabilities(probs, name).mean(axis=0)
-        return mean
-    return _check.probabilities(probs, name)
+def averaged(probs: ArrayLike, name: str = "probs") -> NDArray[np.float64]:
+    """Probabilities (N, C): the input itself, (S, N, C) averaged over weight samples, or (N,) of class 1 out of two."""
+    return _check.probabilities(_forms.matrix(probs, name), name)
 
 
-def top(probs: ArrayLike, labels: ArrayLike) -> Top:
+def top(probs: ArrayLike, labels: ArrayLike, classes: _forms.Names | None = None) -> Top:
     """Confidence max_c p_c and correctness argmax_c p_c == y of each row; the first of tied classes is predicted.
 
     >>> top([[0.5, 0.5], [0.2, 0.8]], [1, 1])
     Top(confidence=array([0.5, 0.8]), correct=array([False,  True]))
     """
-    a = _check.shaped(probs, "probs", "(N, C)")
-    y = _check.labels(labels, *a.shape)
+    a, y, _ = _forms.pairs(probs, labels, classes)
     confidence, correct = np.empty(len(a)), np.empty(len(a), dtype=bool)
     size = max(_check.LEAST_ROWS, _check.BLOCK // a.shape[1])
     room = np.empty((a.shape[1], min(size, len(a))))
@@ -66,12 +62,12 @@ def _first_best(p: NDArray[np.float64], best: NDArray[np.float64], y: NDArray[np
     return hit
 
 
-def true_class_probs(probs: ArrayLike, labels: ArrayLike) -> NDArray[np.float64]:
+def true_class_probs(probs: ArrayLike, labels: ArrayLike, classes: _forms.Names | None = None) -> NDArray[np.float64]:
     """Probability that each row assigns to its label, (N, C), (N,) -> (N,).
 
     >>> true_class_probs([[0.9, 0.1], [0.3, 0.7]], [0, 0])
     array([0.9, 0.3])
     """
-    p = _check.probabilities(probs)
-    y = _check.labels(labels, *p.shape)
+    p = averaged(probs)
+    y = _forms.numbered(labels, p.shape, classes)
     return p[np.arange(len(p)), y]

@@ -2,9 +2,10 @@
 
 from typing import Any
 
+import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from bnneval import _check
+from bnneval import _check, _forms
 from bnneval.calibration import classwise_ece, ece, reliability
 from bnneval.intervals import central_interval_mixture, coverage, interval_score
 from bnneval.mixture import mixture_mean, std_split
@@ -16,40 +17,54 @@ from bnneval.scoring import accuracy, accuracy_one_sample, brier, nll, nll_one_s
 from bnneval.selective import aurc
 from bnneval.uncertainty import disagreement, entropy_split, epistemic_share, predictive_entropy
 
+_DIAGRAM = ("edges", "counts", "confidence", "accuracy")
 
-def report(probs: ArrayLike, labels: ArrayLike, ood_probs: ArrayLike | None = None, bins: int = 15) -> dict[str, Any]:
+
+def report(
+    probs: ArrayLike,
+    labels: ArrayLike,
+    ood_probs: ArrayLike | None = None,
+    bins: int = 15,
+    *,
+    classes: _forms.Names | None = None,
+    n_bins: int | None = None,
+) -> dict[str, Any]:
     """All metrics of predictions (N, C) or (S, N, C) with labels (N,), and of OOD detection if `ood_probs` is given.
+
+    Metrics of (S, N, C) are those of the average over weight samples, and `weight_samples` is S. Binary predictions may
+    be (N,), probabilities of class 1. With `classes`, the names of the columns, labels are names.
 
     >>> report([[0.9, 0.1], [0.4, 0.6]], [0, 1])["accuracy"]
     1.0
     """
-    samples = _check.array(probs, "probs")
+    samples, bins = _forms.table(probs), _check.bins(bins, n_bins)
     mean = averaged(samples)
-    diagram = reliability(mean, labels, bins)
+    y = _forms.numbered(labels, mean.shape, classes)
+    diagram = reliability(mean, y, bins)
     entropy = predictive_entropy(mean)
     metrics: dict[str, Any] = {
         "images": len(mean),
         "classes": mean.shape[1],
-        "accuracy": accuracy(mean, labels),
-        "nll": nll(mean, labels),
-        "brier": brier(mean, labels),
-        "ece": ece(mean, labels, bins),
-        "ece_l2": ece(mean, labels, bins, norm="l2"),
-        "mce": ece(mean, labels, bins, norm="max"),
-        "ece_adaptive": ece(mean, labels, bins, scheme="mass"),
-        "ece_classwise": classwise_ece(mean, labels, bins),
-        "aurc": aurc(mean, labels),
+        "accuracy": accuracy(mean, y),
+        "nll": nll(mean, y),
+        "brier": brier(mean, y),
+        "ece": ece(mean, y, bins),
+        "ece_l2": ece(mean, y, bins, norm="l2"),
+        "mce": ece(mean, y, bins, norm="max"),
+        "ece_adaptive": ece(mean, y, bins, scheme="mass"),
+        "ece_classwise": classwise_ece(mean, y, bins),
+        "aurc": aurc(mean, y),
         "entropy_mean": float(entropy.mean()),
         "entropy_std": float(entropy.std()),
-        **_parts(samples, labels),
-        "reliability": {name: values.tolist() for name, values in diagram._asdict().items()},
+        **_parts(samples, y),
+        "reliability": {name: getattr(diagram, name).tolist() for name in _DIAGRAM},
     }
     if ood_probs is not None:
-        metrics["ood"] = _ood(samples, _check.array(ood_probs, "OOD probs"))
+        metrics["ood"] = _ood(samples, _forms.table(ood_probs, "OOD probs"))
     return metrics
 
 
-def _parts(probs: NDArray[Any], labels: ArrayLike) -> dict[str, float]:
+def _parts(probs: NDArray[Any], labels: NDArray[np.int64]) -> dict[str, float]:
     """Both parts of the uncertainty, and what averaging over weight samples changes; empty without weight samples."""
     if probs.ndim != 3:
         return {}

@@ -130,6 +130,8 @@ def evaluate_shift(
     batch: int = 500,
     bins: int = 15,
     frost: str | Path | None = None,
+    *,
+    n_bins: int | None = None,
 ) -> Shift:
     """Corrupt images at every severity, batch by batch, and score the model's predictions.
 
@@ -142,7 +144,7 @@ def evaluate_shift(
     def corrupted(name: str, severity: int, rows: slice) -> NDArray[np.uint8]:
         return corrupt(x[rows], name, severity, seed, start=rows.start, frost=ice)
 
-    trial = _Trial(predict, _check.labels(labels, len(x), ANY_CLASS), batch, bins)
+    trial = _Trial(predict, _check.labels(labels, len(x), ANY_CLASS), batch, _check.bins(bins, n_bins))
     return trial.run(corrupted, corruptions, severities, x, ice.source if "frost" in corruptions else "not used")
 
 
@@ -154,6 +156,8 @@ def evaluate_cifar10c(
     batch: int = 500,
     bins: int = 15,
     clean: ArrayLike | None = None,
+    *,
+    n_bins: int | None = None,
 ) -> Shift:
     """`evaluate_shift` on the official files in `folder`; `clean` is the uncorrupted test set in the same order."""
     data = Cifar10C(folder)
@@ -163,7 +167,8 @@ def evaluate_cifar10c(
 
     x = None if clean is None else _check.images(clean, "clean")
     names = data.corruptions if corruptions is None else corruptions
-    return _Trial(predict, data.labels(), batch, bins).run(official, names, severities, x, "official files")
+    trial = _Trial(predict, data.labels(), batch, _check.bins(bins, n_bins))
+    return trial.run(official, names, severities, x, "official files")
 
 
 @dataclass(frozen=True)

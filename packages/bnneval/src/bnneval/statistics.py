@@ -11,9 +11,10 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.special import bdtr, stdtr, stdtrit
 
 from bnneval import _check
-from bnneval.calibration import NORMS, SCHEMES, _distance, binned
+from bnneval._forms import Names
+from bnneval.calibration import NORMS, SCHEMES, binned, distance
 from bnneval.predictive import top
-from bnneval.roc import auroc
+from bnneval.roc import auroc, auroc_of
 from bnneval.scoring import brier_per_sample, nll_per_sample
 
 SCORES = ("error", "nll", "brier")
@@ -69,10 +70,20 @@ def bootstrap(
     The basic interval mirrors the resampled values about v. Noise biases ECE upwards, once in v and twice in a
     resample. Mirroring cancels the second bias; the percentile interval would double it.
     """
+    return basic_interval(value, resampled(statistic, resamples, seed), level)
+
+
+def resampled(statistic: Callable[[np.random.Generator], float], resamples: int, seed: int) -> NDArray[np.float64]:
+    """A statistic that resamples its own data, for each of `resamples` resamples."""
     _check.whole(resamples, "resamples", 2)
-    tail = (1 - _check.fraction(level, "level")) / 2
     rng = np.random.default_rng(_check.whole(seed, "seed", 0))
-    low, high = np.quantile([statistic(rng) for _ in range(resamples)], [tail, 1 - tail])
+    return np.array([statistic(rng) for _ in range(resamples)])
+
+
+def basic_interval(value: float, values: NDArray[np.float64], level: float) -> Interval:
+    """[2v - q_hi, 2v - q_lo] with the quantiles q of resampled values."""
+    tail = (1 - _check.fraction(level, "level")) / 2
+    low, high = np.quantile(values, [tail, 1 - tail])
     return Interval(value, float(2 * value - high), float(2 * value - low))
 
 
@@ -85,6 +96,9 @@ def bootstrap_ece(
     resamples: int = 1000,
     level: float = 0.95,
     seed: int = 0,
+    *,
+    classes: Names | None = None,
+    n_bins: int | None = None,
 ) -> Interval:
     """ECE with a bootstrap interval over samples, clipped to [0, 1].
 
@@ -97,14 +111,15 @@ def bootstrap_ece(
     """
     _check.choice(norm, "norm", NORMS)
     _check.choice(scheme, "scheme", SCHEMES)
-    confidence, correct = top(probs, labels)
+    confidence, correct = top(probs, labels, classes)
+    bins = _check.bins(bins, n_bins)
 
-    def resampled(rng: np.random.Generator) -> float:
+    def again(rng: np.random.Generator) -> float:
         i = rng.integers(len(correct), size=len(correct))
-        return _distance(binned(confidence[i], correct[i], bins, scheme), norm)
+        return distance(binned(confidence[i], correct[i], bins, scheme), norm)
 
-    value = _distance(binned(confidence, correct, bins, scheme), norm)
-    interval = bootstrap(resampled, value, resamples, level, seed)
+    value = distance(binned(confidence, correct, bins, scheme), norm)
+    interval = bootstrap(again, value, resamples, level, seed)
     return Interval(value, *np.clip(interval[1:], 0, 1).tolist())
 
 
@@ -116,12 +131,13 @@ def bootstrap_auroc(
     >>> bootstrap_auroc([1, 2, 3], [4, 5])
     Interval(value=1.0, low=1.0, high=1.0)
     """
+    value = auroc(scores_id, scores_ood)
     inside, outside = _check.scores(scores_id, "scores_id"), _check.scores(scores_ood, "scores_ood")
 
-    def resampled(rng: np.random.Generator) -> float:
-        return auroc(rng.choice(inside, len(inside)), rng.choice(outside, len(outside)))
+    def again(rng: np.random.Generator) -> float:
+        return auroc_of(rng.choice(inside, len(inside)), rng.choice(outside, len(outside)))
 
-    interval = bootstrap(resampled, auroc(inside, outside), resamples, level, seed)
+    interval = bootstrap(again, value, resamples, level, seed)
     return Interval(interval.value, *np.clip(interval[1:], 0, 1).tolist())
 
 
@@ -142,18 +158,25 @@ def paired_difference(a: ArrayLike, b: ArrayLike, level: float = 0.95) -> Compar
 
 
 def compare(
-    probs_a: ArrayLike, probs_b: ArrayLike, labels: ArrayLike, score: str = "nll", level: float = 0.95
+    probs_a: ArrayLike,
+    probs_b: ArrayLike,
+    labels: ArrayLike,
+    score: str = "nll",
+    level: float = 0.95,
+    *,
+    classes: Names | None = None,
 ) -> Comparison:
     """Compare two models on the same samples: the mean of score(a) - score(b), negative if a is better.
 
     For the scores "nll" and "brier" this is the paired t-test over samples. For "error" (0/1 errors) it is the exact
-    McNemar test: among the samples that exactly one model gets wrong, are both models wrong equally often?
+    McNemar test: among the samples that exactly one model gets wrong, are both models wrong equally often? ECE, which
+    is no mean over samples, is compared by `paired_ece`.
 
     >>> compare([[0.9, 0.1]] * 3, [[0.2, 0.8]] * 3, [0, 0, 1], score="error")   # b alone errs twice, a alone once
     Comparison(difference=-0.33..., low=-3.2..., high=2.5..., p_value=1.0, n=3)
     """
     _check.choice(score, "score", SCORES)
-    a, b = (_per_sample(p, labels, score) for p in (probs_a, probs_b))
+    a, b = (_per_sample(p, labels, score, classes) for p in (probs_a, probs_b))
     result = paired_difference(a, b, level)
     if score != "error":
         return result
@@ -162,7 +185,7 @@ def compare(
     return result._replace(p_value=float(min(both_tails, 1)))
 
 
-def _per_sample(probs: ArrayLike, labels: ArrayLike, score: str) -> NDArray[np.float64]:
+def _per_sample(probs: ArrayLike, labels: ArrayLike, score: str, classes: Names | None) -> NDArray[np.float64]:
     if score == "error":
-        return (~top(probs, labels).correct).astype(np.float64)
-    return nll_per_sample(probs, labels) if score == "nll" else brier_per_sample(probs, labels)
+        return (~top(probs, labels, classes).correct).astype(np.float64)
+    return (nll_per_sample if score == "nll" else brier_per_sample)(probs, labels, classes)

@@ -18,6 +18,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.special import entr
 
 from bnneval import _check
+from bnneval.predictive import averaged
 
 
 class EntropySplit(NamedTuple):
@@ -37,10 +38,17 @@ def _entropy(p: NDArray[np.float64]) -> NDArray[np.float64]:
 def predictive_entropy(probs: ArrayLike) -> NDArray[np.float64]:
     """Entropy -sum_c p_c log p_c of each row in nats, (N, C) -> (N,), between 0 and ln C.
 
+    For (S, N, C) it is the entropy of the probabilities averaged over the S weight samples. Probabilities (N,) are not
+    accepted: without labels, those of one image cannot be told from those of class 1 for N images.
+
     >>> predictive_entropy([[1.0, 0.0], [0.5, 0.5]]).round(6)   # 0 and ln 2
     array([0.      , 0.693147])
     """
-    return _entropy(_check.probabilities(probs))
+    a = _check.array(probs, "probs")
+    if a.ndim == 1:
+        rows = "p[None] for one row, np.column_stack([1 - p, p]) for probabilities of class 1"
+        raise ValueError(f"expected probs of shape (N, C), got {a.shape}; write {rows}")
+    return _entropy(averaged(a))
 
 
 def expected_entropy(sample_probs: ArrayLike) -> NDArray[np.float64]:
@@ -95,5 +103,10 @@ def disagreement(sample_probs: ArrayLike) -> float:
     >>> disagreement([[[0.9, 0.1]], [[0.8, 0.2]], [[0.4, 0.6]]])   # the mean predicts class 0, one of three does not
     0.3333333333333333
     """
-    p = _check.sample_probabilities(sample_probs)
-    return float((p.argmax(axis=-1) != p.mean(axis=0).argmax(axis=-1)).mean())
+    return float(disagreeing(_check.sample_probabilities(sample_probs)).mean())
+
+
+def disagreeing(p: NDArray[np.float64]) -> NDArray[np.bool_]:
+    """For each weight sample and row of p (S, N, C), whether its class is not that of the averaged row, (S, N)."""
+    differs: NDArray[np.bool_] = p.argmax(axis=-1) != p.mean(axis=0).argmax(axis=-1)
+    return differs
