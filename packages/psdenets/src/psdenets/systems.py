@@ -198,7 +198,7 @@ _SMALL_IMAGES: dict[str, Any] = {
     **LEARNED, "blocks": "1-1", "steps": 4, "sigma": 12.0, "samples": 4, "objective": "mixture",
 }  # fmt: skip
 _DIGITS = {name: {**_SMALL_IMAGES, "noise_start": 0.6} for name in ("digits", "arrays")}
-_NOISE_AT_ONCE = {name: _SMALL_IMAGES for name in _DIGITS}  # better for the fully stochastic network
+_NOISE_AT_ONCE = dict.fromkeys(_DIGITS, _SMALL_IMAGES)  # better for the fully stochastic network
 # Toys of one column: local features, a posterior that starts narrow and widens if data say nothing, and a fixed last
 # layer, because a trained one shrinks all noise at once. Euler steps cannot narrow the noise of a single step, so there
 # are many. The KL prices neither w0 nor the deterministic part; without a price, the mean runs away far from data.
