@@ -1,11 +1,4 @@
-"""Differences of metrics between two runs on the same images, with paired bootstrap intervals.
-
-A resample gives image i the count n_i, the same for both models. Every metric is a function of these counts:
-
-    accuracy, NLL   sum_i n_i x_i / N
-    ECE             sum_b |sum_{i in b} n_i (correct_i - confidence_i)| / N
-    AUROC           sum_j m_j (n(score < s_j) + n(score <= s_j)) / 2 / (N M)      over OOD images j with counts m_j
-"""
+"""Differences of metrics between two runs on the same images, with paired bootstrap intervals (`bnneval.paired`)."""
 
 from __future__ import annotations
 
@@ -18,15 +11,15 @@ from numpy.typing import NDArray
 
 import bnneval
 from bnneval import entropy_split
+from bnneval.paired import PairedBootstrap, Statistic, paired_bootstrap
 from bnneval.predictive import top
 from bnneval.scoring import nll_per_sample
-from bnneval.statistics import Interval, bootstrap
+from bnneval.statistics import Interval
 from psdenets.errors import BadInput
 from psdenets.models.regression import LocationScale
 from psdenets.runs.predictions import Predictions
 from psdenets.runs.run import Run
 
-RESAMPLES, LEVEL, SEED, BINS = 1000, 0.95, 0, 15
 Array = NDArray[np.float64]
 
 
@@ -88,7 +81,7 @@ def compare_runs(a: str | Path | Run, b: str | Path | Run, ood: str | Sequence[s
 
 def _numbers(ours: Predictions, theirs: Predictions) -> Differences:
     """RMSE, MAE and NLL of two runs that predict the same numbers."""
-    y, n = ours.labels, len(ours.labels)
+    y = ours.labels
     errors = [p.probs[..., 0].mean(0) - y for p in (ours, theirs)]
     nlls = [cast("LocationScale", p.likelihood).nll_per_row(p.probs, y) for p in (ours, theirs)]
     each: dict[str, tuple[list[Array], Callable[[float], float]]] = {
@@ -99,7 +92,7 @@ def _numbers(ours: Predictions, theirs: Predictions) -> Differences:
     found = Differences()
     for name, ((a, b), finish) in each.items():
         value = [float(finish(float(v.mean()))) for v in (a, b)]
-        interval = _interval(lambda w, a=a, b=b, f=finish: float(f(w @ a / n)) - float(f(w @ b / n)), n)
+        interval = _means(a, b, finish)
         found[name] = Difference(value[0], value[1], *interval)
     return found
 
@@ -149,57 +142,28 @@ def _read(path: Path) -> tuple[Array, NDArray[np.int64]]:
 
 def classification(probs: Array, twin: Array, labels: NDArray[np.int64]) -> dict[str, Interval]:
     """Differences of accuracy, NLL and ECE of probabilities (N, C) of two models."""
-    (confidence, correct), (twin_confidence, twin_correct) = top(probs, labels), top(twin, labels)
-    gaps, twin_gaps = _gaps(confidence, correct), _gaps(twin_confidence, twin_correct)
-    hits = correct.astype(float) - twin_correct
-    losses = nll_per_sample(probs, labels) - nll_per_sample(twin, labels)
     return {
-        "accuracy": _interval(lambda n: n @ hits / len(n), len(labels)),
-        "nll": _interval(lambda n: n @ losses / len(n), len(labels)),
-        "ece": _interval(lambda n: _ece(n, *gaps) - _ece(n, *twin_gaps), len(labels)),
+        "accuracy": _means(top(probs, labels).correct.astype(float), top(twin, labels).correct.astype(float)),
+        "nll": _means(nll_per_sample(probs, labels), nll_per_sample(twin, labels)),
+        "ece": _interval(bnneval.paired_ece(probs, twin, labels)),
     }
 
 
 def auroc(inside: Array, outside: Array, twin_inside: Array, twin_outside: Array) -> Interval:
     """Difference of AUROC of two scores, each given for the same N test images and the same M OOD images."""
-    ours, theirs = _ranks(inside, outside), _ranks(twin_inside, twin_outside)
-    return _interval(lambda n, m: _auroc(n, m, *ours) - _auroc(n, m, *theirs), len(inside), len(outside))
+    return _interval(bnneval.paired_auroc(inside, outside, twin_inside, twin_outside))
 
 
-def _interval(statistic: Callable[..., float], *sizes: int) -> Interval:
-    """The statistic with all counts 1, and its bootstrap interval; each set is resampled to its own size."""
+def _means(a: Array, b: Array, finish: Callable[[float], float] = float) -> Interval:
+    """Difference of a function of the means of two scores per image; without an interval if one is infinite."""
+    if not (np.isfinite(a).all() and np.isfinite(b).all()):
+        return Interval(float(finish(float(a.mean()))) - float(finish(float(b.mean()))), np.nan, np.nan)
 
-    def resampled(rng: np.random.Generator) -> float:
-        return float(statistic(*(np.bincount(rng.integers(n, size=n), minlength=n) for n in sizes)))
+    def of(x: Array) -> Statistic:
+        return lambda n: float(finish(float(n @ x / len(n))))
 
-    value = float(statistic(*(np.ones(n, dtype=int) for n in sizes)))
-    if not np.isfinite(value):  # an infinite NLL has no interval
-        return Interval(value, np.nan, np.nan)
-    return bootstrap(resampled, value, RESAMPLES, LEVEL, SEED)
-
-
-def _gaps(confidence: Array, correct: NDArray[np.bool_]) -> tuple[NDArray[np.int64], Array]:
-    """Bin (lo, hi] of each confidence, and correct - confidence."""
-    return np.searchsorted(np.linspace(0, 1, BINS + 1)[1:-1], confidence), correct - confidence
+    return _interval(paired_bootstrap(of(a), of(b), len(a)))
 
 
-def _ece(n: NDArray[np.int64], bins: NDArray[np.int64], gap: Array) -> float:
-    return float(np.abs(np.bincount(bins, n * gap, minlength=BINS)).sum() / len(n))
-
-
-def _ranks(inside: Array, outside: Array) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
-    """Order of the ID scores, and for each OOD score the numbers of ID scores below it and up to it."""
-    order = np.argsort(inside)
-    ranked = inside[order]
-    return order, np.searchsorted(ranked, outside, "left"), np.searchsorted(ranked, outside, "right")
-
-
-def _auroc(
-    n: NDArray[np.int64],
-    m: NDArray[np.int64],
-    order: NDArray[np.int64],
-    below: NDArray[np.int64],
-    upto: NDArray[np.int64],
-) -> float:
-    up_to_rank = np.concatenate([[0], np.cumsum(n[order])])
-    return float(m @ (up_to_rank[below] + up_to_rank[upto]) / (2 * len(n) * len(m)))
+def _interval(found: PairedBootstrap) -> Interval:
+    return Interval(found.difference, found.low, found.high)
