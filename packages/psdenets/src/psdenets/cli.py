@@ -1,7 +1,6 @@
 """Parse command lines: every option of `Config` is a flag, and errors are reported in one line."""
 
 import argparse
-import json
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -106,8 +105,8 @@ def _with_budget(config: Config) -> Config:
     source = None if config.system.training is None else config.training.max_seconds_of
     if source is None:
         return config
-    try:
-        seconds = json.loads((Path(source) / "metrics.json").read_text())["seconds"]
-    except OSError:
-        raise BadInput(f"expected a finished run with metrics.json in --max-seconds-of, got {source}") from None
-    return config.replace(max_seconds=seconds)
+    from psdenets.runs.forms import read_metrics
+
+    if not (Path(source) / "metrics.json").is_file():
+        raise BadInput(f"expected a finished run with metrics.json in --max-seconds-of, got {source}")
+    return config.replace(max_seconds=read_metrics(Path(source))["seconds"])

@@ -85,7 +85,6 @@ def evaluate(args: argparse.Namespace) -> str:
     from psdenets.data import load_splits, load_test_images
     from psdenets.data.sets import VARIABLE
     from psdenets.runs.directory import RunDir, versions
-    from psdenets.runs.files import write_json
     from psdenets.runs.noise import noise_metrics, samples_agree
     from psdenets.runs.plots import prediction_figures, save
 
@@ -99,6 +98,8 @@ def evaluate(args: argparse.Namespace) -> str:
     config = model.config.replace(data_root=root, limit_test=limit, download=False)
     samples, seed = args.samples or config.system.final_samples, config.seed if args.seed is None else args.seed
     out = RunDir(Path(args.out) if args.out else Path(args.run_dir) / "evaluation")
+    if out.holds_run:
+        raise BadInput(f"expected an --out for results, got {out.path}, which holds a run whose metrics would be lost")
     splits = load_splits(config)
     test = splits.test
     foreign = None if args.ood is None else load_test_images(args.ood, config, model.spec).first(args.limit_test)
@@ -124,7 +125,7 @@ def evaluate(args: argparse.Namespace) -> str:
         lines.append(_grids(args, result["by_steps"], out))
     for name, figure in prediction_figures(predictions, ood).items():
         save(figure, out.file(f"{name}.png"))
-    write_json(out.file("metrics.json"), result)
+    out.folder.write_json("metrics.json", result)
     return "\n".join([*filter(None, lines), f"written to {out.path}", ""])
 
 
@@ -140,12 +141,12 @@ def _loaded(args: argparse.Namespace, steps: int | None) -> ImageClassifier:
 
 def _predicted(model: ImageClassifier, images: Images, samples: int, seed: int, out: RunDir, name: str) -> Predictions:
     """Predictions with the same weight samples as at the end of training, saved under `name`."""
+    from psdenets.runs.prediction_files import save_predictions
     from psdenets.runs.predictions import predict
-    from psdenets.runs.results import save_predictions
     from psdenets.seeds import generator
 
     predictions = predict(model, images, samples, generator(seed, "final"))
-    save_predictions(out, name, predictions)
+    save_predictions(out.folder, name, predictions)
     return predictions
 
 

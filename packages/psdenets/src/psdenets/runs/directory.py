@@ -1,6 +1,8 @@
 """The run directory: its files, and whether it contains a started or finished run."""
 
 import platform
+import shutil
+import uuid
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Self
@@ -8,7 +10,9 @@ from typing import Self
 from psdenets.config import Config
 from psdenets.data.spec import ImageSpec
 from psdenets.errors import BadInput
-from psdenets.runs.files import write_json
+from psdenets.runs.checksums import KNOWN, NAME, WITH_CHECKSUMS, Damaged, Folder
+
+_INNER = (".json", ".safetensors")  # files of checkpoints and chains
 
 
 @dataclass(frozen=True)
@@ -36,6 +40,11 @@ class RunDir:
         """Whether a run was finished here: metrics.json is written last."""
         return self.file("metrics.json").exists()
 
+    @property
+    def folder(self) -> Folder:
+        """The files with checksums."""
+        return Folder(self.path)
+
     def file(self, name: str) -> Path:
         """Path of a file of the run."""
         return self.path / name
@@ -46,19 +55,46 @@ class RunDir:
             raise BadInput(f"expected a new --out, got {self.path}, which holds a run; resume it with --resume")
         if self.path.exists() and (not self.path.is_dir() or any(map(_foreign, self.path.iterdir()))):
             raise BadInput(f"expected a new or empty --out, got {self.path}, which holds other files")
-        about = {"images": asdict(spec), "sizes": sizes, "versions": versions()}
-        write_json(self.file("data.json"), about | ({} if checksum is None else {"checksum": checksum}))
-        write_json(self.file("config.json"), {**config.as_dict(), "out": str(self.path)})
+        about = {"format": WITH_CHECKSUMS, "images": asdict(spec), "sizes": sizes, "versions": versions()}
+        self.folder.write_json("data.json", about | ({} if checksum is None else {"checksum": checksum}))
+        self.folder.write_json("config.json", {**config.as_dict(), "out": str(self.path)})
 
     def reopen(self, config: Config) -> None:
         """Make a finished run unfinished, to be continued with another config; interrupted, it finishes as before."""
-        self.file("metrics.json").unlink(missing_ok=True)
-        write_json(self.file("config.json"), {**config.as_dict(), "out": str(self.path)})
+        self.adopt()
+        self.folder.remove("metrics.json")
+        self.folder.write_json("config.json", {**config.as_dict(), "out": str(self.path)})
+
+    def adopt(self) -> None:
+        """Record checksums of a run that an earlier version wrote, as its files are now.
+
+        Those of checkpoints and chains come first, so the run itself has checksums only once all of it has.
+        """
+        if self.folder.records() is not None:
+            return
+        run = uuid.uuid4().hex
+        for inner in (*self.file("checkpoints").glob("epoch-*"), self.file("chains")):
+            if inner.is_dir():
+                Folder(inner, run).record(path.name for path in inner.iterdir() if path.suffix in _INNER)
+        Folder(self.path, run).record(name for name in KNOWN if self.file(name).is_file())
+
+    def sweep(self) -> None:
+        """Remove temporary files that a killed process left; only one process writes to a run."""
+        for folder in (self.path, self.file("checkpoints"), self.file("chains")):
+            for path in folder.glob(".*.tmp"):
+                shutil.rmtree(path, ignore_errors=True) if path.is_dir() else path.unlink(missing_ok=True)
+
+    def verify(self) -> None:
+        """Raise `Damaged` if a file of a finished run is missing or damaged."""
+        self.folder.verify()
+        for name in ("config.json", "data.json", "model.safetensors", "predictions.npz", "metrics.json"):
+            if not self.file(name).is_file():
+                raise Damaged(f"{self.file(name)} is missing")
 
 
 def _foreign(path: Path) -> bool:
     """Whether a file is not just left over from a run that was killed while it was starting."""
-    return not (path.name == "data.json" or (path.name.startswith(".") and path.name.endswith(".tmp")))
+    return path.name not in ("data.json", NAME) and not (path.name.startswith(".") and path.name.endswith(".tmp"))
 
 
 def versions() -> dict[str, str]:

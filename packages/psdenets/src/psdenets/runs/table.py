@@ -77,9 +77,9 @@ def _runs(pattern: str | Path | Run) -> Iterable[Run]:
 
 def _row(run: Run) -> dict[str, Any]:
     """The options are read as text, so a run with custom code is listed without executing it."""
-    from psdenets.runs.files import read_json
+    from psdenets.runs.checksums import Folder
 
-    options, metrics = read_json(run.path / "config.json"), run.metrics
+    options, metrics = Folder(run.path).read_json("config.json", dict), run.metrics
     names = (*COLUMNS, *(_NUMBERS if "rmse" in metrics else ()))
     return {name: run.path.name if name == "run" else {**options, **metrics}.get(name) for name in names}
 

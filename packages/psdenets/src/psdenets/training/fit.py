@@ -18,7 +18,7 @@ from psdenets.options.fields import flag
 from psdenets.presets import preset
 from psdenets.registries import FROM_PYTHON, TABLES
 from psdenets.runs.directory import RunDir
-from psdenets.runs.files import read_json
+from psdenets.runs.forms import DATA
 from psdenets.runs.run import Run
 
 if TYPE_CHECKING:
@@ -78,7 +78,9 @@ def fit(
         found, run = _fresh(_config(config, options, None if pool is None else pool.name))
     if not run.finished:
         _train(found, run, pool, callbacks, progress)
-    elif progress != "none":
+        return Run(run.path, allow_code=allow_code or bool(found.references))
+    run.verify()
+    if progress != "none":
         sys.stdout.write(f"{run.path} holds a finished run: nothing to do\n")
     return Run(run.path, allow_code=allow_code or bool(found.references))
 
@@ -102,7 +104,7 @@ def _require_same(pool: Pool | None, run: RunDir) -> None:
     """Raise BadInput unless these are the arrays that the run was started with."""
     if pool is None:
         raise BadInput(f"expected data=, the arrays that {run.path} was trained on, got no data")
-    if pool.checksum != read_json(run.file("data.json")).get("checksum"):
+    if pool.checksum != run.folder.read_json("data.json", DATA).get("checksum"):
         raise BadInput(f"expected the arrays that {run.path} was trained on, got others: their checksum differs")
 
 

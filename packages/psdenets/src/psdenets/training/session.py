@@ -19,7 +19,6 @@ from psdenets.models.psde import Classifier
 from psdenets.nn.scales import block_shapes
 from psdenets.references import sources
 from psdenets.runs.directory import RunDir
-from psdenets.runs.files import write_lines
 from psdenets.runs.results import History, write_results
 from psdenets.systems import SYSTEMS
 from psdenets.training.allocator import keep_freed_memory
@@ -62,28 +61,41 @@ def descend(
     splits = watch.splits(config)
     torch.set_num_threads(config.threads or threads_for(config, splits.spec))
     trainer = Trainer(config, splits, device, build)
-    checkpoints = Checkpoints(run.file("checkpoints"))
-    snapshot = checkpoints.load()
-    if snapshot is not None:
-        trainer.restore(snapshot)
-    else:
-        trainer.start(start_of(config, splits.spec))
-    begin(run, config, splits)
+    checkpoints = _begun(trainer, run)
     with watch.following(trainer) as followed, stoppable() as asked:
         followed.say(_opening(config, splits, trainer, run))
         try:
             followed.begin(run)
             _fit(trainer, run, checkpoints, followed, asked)
         except Stopped:
-            checkpoints.save(trainer.at.place, trainer.snapshot())
+            _save(checkpoints, trainer)
             raise Interrupted(f"stopped, checkpoint saved; resume with: {watch.resume_with(run.path)}") from None
         except Diverged as error:
             raise Diverged(f"training diverged at {error}; try a smaller --lr, --sigma or --clip") from None
         except CallbackFailed as failure:
-            checkpoints.save(trainer.at.place, trainer.snapshot())
+            _save(checkpoints, trainer)
             failure.error.add_note(f"checkpoint saved; resume with: {watch.resume_with(run.path)}")
             raise failure.error from None
     _write(trainer, run, watch, finish)
+
+
+def _begun(trainer: Trainer, run: RunDir) -> Checkpoints:
+    """Restore the trainer from a checkpoint of the run, or give it its first weights, and write the run's config."""
+    config, spec, resumed = trainer.config, trainer.splits.spec, run.holds_run
+    if not resumed:
+        trainer.start(start_of(config, spec))
+    begin(run, config, trainer.splits)
+    checkpoints = Checkpoints(run.file("checkpoints"), run.folder.id)
+    snapshot = checkpoints.load(trainer.check) if resumed else None
+    if snapshot is not None:
+        trainer.restore(snapshot)
+    elif resumed:
+        trainer.start(start_of(config, spec))
+    return checkpoints
+
+
+def _save(checkpoints: Checkpoints, trainer: Trainer) -> None:
+    checkpoints.save(trainer.at.place, trainer.snapshot(), trainer.at.best_place)
 
 
 def _fit(trainer: Trainer, run: RunDir, checkpoints: Checkpoints, followed: Followed, asked: list[int]) -> None:
@@ -100,13 +112,13 @@ def _fit(trainer: Trainer, run: RunDir, checkpoints: Checkpoints, followed: Foll
             followed.step(trainer.step())
             stop_if_asked()
             if time.perf_counter() - saved >= options.checkpoint_seconds:
-                checkpoints.save(trainer.at.place, trainer.snapshot())
+                _save(checkpoints, trainer)
                 saved = time.perf_counter()
         if trainer.at.batch == 0:
             return
         record = trainer.finish_epoch(stop_if_asked)
-        write_lines(run.file("metrics.jsonl"), trainer.at.history)
-        checkpoints.save(trainer.at.place, trainer.snapshot())
+        run.folder.write_lines("metrics.jsonl", trainer.at.history)
+        _save(checkpoints, trainer)
         saved = time.perf_counter()
         followed.epoch(record)
         if _out_of_time(trainer) or followed.ended:
@@ -122,8 +134,11 @@ def _out_of_time(trainer: Trainer) -> bool:
 
 
 def begin(run: RunDir, config: Config, splits: Splits) -> None:
-    """Write the config of a new run and record the files of custom code; does nothing for an existing run."""
-    if not run.holds_run:
+    """Write the config of a new run, with the files of custom code; record checksums of one of an earlier version."""
+    run.sweep()
+    if run.holds_run:
+        run.adopt()
+    else:
         config = config.replace(sources=sources(config.references))
         sizes = {name: len(getattr(splits, name)) for name in ("train", "val", "test")}
         run.begin(config, splits.spec, sizes, splits.checksum)
