@@ -78,13 +78,28 @@ def _main(argv: Sequence[str]) -> int:
 
 def evaluate(args: argparse.Namespace) -> str:
     """Evaluate according to the flags, write the results to --out, and return the text to print."""
-    import os
     from pathlib import Path
+
+    from psdenets.runs.directory import RunDir
+    from psdenets.runs.lock import only_writer
+
+    out = RunDir(Path(args.out) if args.out else Path(args.run_dir) / "evaluation")
+    if not RunDir(Path(args.run_dir)).holds_run:
+        raise BadInput(f"expected a run directory with config.json and data.json, got {args.run_dir}")
+    if out.holds_run:
+        raise BadInput(f"expected an --out for results, got {out.path}, which holds a run whose metrics would be lost")
+    with only_writer(out.path):
+        return _evaluated(args, out)
+
+
+def _evaluated(args: argparse.Namespace, out: RunDir) -> str:
+    """Evaluate according to the flags, and write the results to `out`."""
+    import os
 
     from bnneval import table
     from psdenets.data import load_splits, load_test_images
     from psdenets.data.sets import VARIABLE
-    from psdenets.runs.directory import RunDir, versions
+    from psdenets.runs.directory import versions
     from psdenets.runs.noise import noise_metrics, samples_agree
     from psdenets.runs.plots import prediction_figures, save
 
@@ -97,9 +112,6 @@ def evaluate(args: argparse.Namespace) -> str:
     limit = args.limit_test or model.config.limit_test
     config = model.config.replace(data_root=root, limit_test=limit, download=False)
     samples, seed = args.samples or config.system.final_samples, config.seed if args.seed is None else args.seed
-    out = RunDir(Path(args.out) if args.out else Path(args.run_dir) / "evaluation")
-    if out.holds_run:
-        raise BadInput(f"expected an --out for results, got {out.path}, which holds a run whose metrics would be lost")
     splits = load_splits(config)
     test = splits.test
     foreign = None if args.ood is None else load_test_images(args.ood, config, model.spec).first(args.limit_test)

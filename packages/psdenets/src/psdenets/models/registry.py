@@ -17,6 +17,8 @@ def build(what: str | Config, spec: ImageSpec | None = None) -> ImageClassifier:
         >>> logits.shape, kl.ndim
         (torch.Size([2, 10]), 0)
     """
+    if not isinstance(what, str | Config):
+        raise BadInput(f"expected the name of a preset or a Config, got {type(what).__name__}")
     config = preset(what) if isinstance(what, str) else what
     if spec is None:
         if config.dataset not in SPECS:

@@ -11,6 +11,7 @@ from psdenets.config import Config
 from psdenets.data.spec import ImageSpec
 from psdenets.errors import BadInput
 from psdenets.runs.checksums import KNOWN, NAME, WITH_CHECKSUMS, Damaged, Folder
+from psdenets.runs.lock import NAME as LOCK
 
 _INNER = (".json", ".safetensors")  # files of checkpoints and chains
 
@@ -20,15 +21,24 @@ class RunDir:
     """A run directory: config.json, data.json, metrics.jsonl, checkpoints/, and the results of a finished run."""
 
     path: Path
+    new: bool = False  # whether `choose` has just created it
 
     @classmethod
     def choose(cls, config: Config) -> Self:
-        """The directory of --out, or a new one under ./runs."""
+        """The directory of --out, or a new one under ./runs, which is created so that no other process chooses it."""
         if config.out is not None:
             return cls(Path(config.out))
         stem = config.preset or f"{config.dataset.replace(':', '-')}-{config.slug}"
-        names = (f"{stem}-seed{config.seed}{'' if n == 1 else f'-{n}'}" for n in range(1, 10_000))
-        return cls(next(Path("runs") / name for name in names if not (Path("runs") / name).exists()))
+        for n in range(1, 10_000):
+            path = Path("runs") / f"{stem}-seed{config.seed}{'' if n == 1 else f'-{n}'}"
+            try:
+                path.mkdir(parents=True)
+            except FileExistsError:
+                continue
+            except OSError as error:
+                raise BadInput(f"could not create {path}: {error.strerror}") from None
+            return cls(path, new=True)
+        raise BadInput(f"expected a free name under runs/, but {stem}-seed{config.seed} is taken 9,999 times")
 
     @property
     def holds_run(self) -> bool:
@@ -94,7 +104,7 @@ class RunDir:
 
 def _foreign(path: Path) -> bool:
     """Whether a file is not just left over from a run that was killed while it was starting."""
-    return path.name not in ("data.json", NAME) and not (path.name.startswith(".") and path.name.endswith(".tmp"))
+    return path.name not in ("data.json", NAME, LOCK) and not (path.name.startswith(".") and path.name.endswith(".tmp"))
 
 
 def versions() -> dict[str, str]:

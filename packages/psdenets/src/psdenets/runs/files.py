@@ -71,3 +71,10 @@ def lines_text(records: Iterable[dict[str, Any]]) -> str:
 def read_json(path: Path) -> Any:
     """Read a file written by `write_json`; infinities become floats again."""
     return loads(path.read_text(encoding="utf-8"))
+
+
+def path_of(value: object) -> Path:
+    """A path given as text or path; raises `BadInput` for anything else."""
+    if not isinstance(value, str | os.PathLike):
+        raise BadInput(f"expected a path, got {value!r}")
+    return Path(value)

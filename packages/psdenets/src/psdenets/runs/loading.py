@@ -15,6 +15,7 @@ from psdenets.models.registry import build
 from psdenets.options.network import REVERSIBLE
 from psdenets.references import restore
 from psdenets.runs.checksums import Folder
+from psdenets.runs.files import path_of
 from psdenets.runs.forms import DATA
 from psdenets.runs.weights import forms_of, model_file
 
@@ -32,7 +33,7 @@ def load(
     Custom code that the run refers to (`--f-h mynets:Drift`) is imported, and so executed, only with `allow_code`.
     """
     config, spec = read_config(run_dir, allow_code)
-    weights = Path(run_dir) / "model.safetensors"
+    weights = path_of(run_dir) / "model.safetensors"
     if not weights.is_file():
         raise BadInput(f"expected model.safetensors in {run_dir}, got an unfinished run; --resume finishes it")
     if config.system.flow is not None and config.system.flow.compile:  # this machine may have no compiler
@@ -73,7 +74,7 @@ def _with_steps(config: Config, steps: int) -> Config:
 
 def read_config(run_dir: str | Path, allow_code: bool = False) -> tuple[Config, ImageSpec]:
     """Read the config of a run, and the size and classes of its images; see `load`."""
-    folder = Folder(Path(run_dir))
+    folder = Folder(path_of(run_dir))
     if not all((folder.path / name).exists() for name in ("config.json", "data.json")):
         raise BadInput(f"expected a run directory with config.json and data.json, got {run_dir}")
     values, data = folder.read_json("config.json", _OPTIONS), folder.read_json("data.json", DATA)

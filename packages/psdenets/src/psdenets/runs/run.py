@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from psdenets.errors import BadInput
+from psdenets.runs.files import path_of
 from psdenets.runs.forms import read_history, read_metrics
 from psdenets.tasks import task_of
 
@@ -40,7 +41,7 @@ class Run:
     @classmethod
     def load(cls, path: str | Path, *, allow_code: bool = False) -> Self:
         """The run in a directory; raises BadInput unless it is finished."""
-        if not (Path(path) / "metrics.json").is_file():
+        if not (path_of(path) / "metrics.json").is_file():
             raise BadInput(f"expected a finished run with metrics.json, got {path}")
         return cls(Path(path), allow_code)
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, final
 
 from psdenets.errors import BadInput
+from psdenets.runs.files import path_of
 from psdenets.runs.run import Run
 
 COLUMNS = (
@@ -62,13 +63,15 @@ def runs_table(runs: str | Path | Run | Sequence[str | Path | Run]) -> RunsTable
     Example: print(runs_table(["runs/*"]))
     """
     found = [runs] if isinstance(runs, str | Path | Run) else runs
+    if not isinstance(found, Sequence):
+        raise BadInput(f"expected runs, directories or patterns, got {runs!r}")
     return RunsTable(_row(run) for each in found for run in _runs(each))
 
 
 def _runs(pattern: str | Path | Run) -> Iterable[Run]:
     if isinstance(pattern, Run):
         return [pattern]
-    here = Path(pattern)
+    here = path_of(pattern)
     paths = sorted(Path(here.anchor).glob(str(here.relative_to(here.anchor))))
     if not paths:
         raise BadInput(f"expected run directories, got {pattern}, which matches nothing")

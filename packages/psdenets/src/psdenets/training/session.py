@@ -61,7 +61,7 @@ def descend(
     splits = watch.splits(config)
     torch.set_num_threads(config.threads or threads_for(config, splits.spec))
     trainer = Trainer(config, splits, device, build)
-    checkpoints = _begun(trainer, run)
+    checkpoints = begin_or_restore(trainer, run)
     with watch.following(trainer) as followed, stoppable() as asked:
         followed.say(_opening(config, splits, trainer, run))
         try:
@@ -79,7 +79,7 @@ def descend(
     _write(trainer, run, watch, finish)
 
 
-def _begun(trainer: Trainer, run: RunDir) -> Checkpoints:
+def begin_or_restore(trainer: Trainer, run: RunDir) -> Checkpoints:
     """Restore the trainer from a checkpoint of the run, or give it its first weights, and write the run's config."""
     config, spec, resumed = trainer.config, trainer.splits.spec, run.holds_run
     if not resumed:
