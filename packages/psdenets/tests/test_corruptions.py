@@ -185,3 +185,32 @@ def test_values_of_the_right_form_are_accepted():
         ({"a": None, "c": {"x": float("inf")}}, {"a": (float, None), "b?": int, "c": {str: float}}),
     ]:
         assert require(value, schema) is None
+
+
+def test_verify_checks_every_file_and_record_accepts_changes(runs, tmp_path, capsys):
+    from psdenets.verify import main as verify
+
+    run = tmp_path / "run"
+    shutil.copytree(runs.run, run)
+    assert verify([str(run)]) == 0
+    assert capsys.readouterr().out.count("files are as they were written") == 1 + len(
+        list((run / "checkpoints").iterdir())
+    )
+    state = max((run / "checkpoints").iterdir()) / "state.json"
+    state.write_text(state.read_text() + " ")
+    assert verify([str(run)]) == 2
+    assert "state.json is damaged or was changed" in capsys.readouterr().err
+    assert verify([str(run), "--record"]) == 0
+    assert verify([str(run)]) == 0
+    assert psdenets.load(run)
+
+
+def test_verify_adds_checksums_to_a_run_of_an_earlier_version(tmp_path, capsys):
+    from psdenets.verify import main as verify
+
+    shutil.copytree(Path(__file__).parent / "format2" / "odenet", tmp_path / "old")
+    assert verify([str(tmp_path / "old")]) == 2
+    assert "--record adds them" in capsys.readouterr().err
+    assert verify([str(tmp_path / "old"), "--record"]) == 0
+    (tmp_path / "old" / "config.json").write_text("{}")
+    assert verify([str(tmp_path / "old")]) == 2

@@ -24,7 +24,7 @@ from pathlib import Path
 from psdenets.runs.lock import only_writer
 with only_writer(Path(sys.argv[1])):
     print("held", flush=True)
-    time.sleep(60)
+    time.sleep(600)
 """
 
 
@@ -41,7 +41,7 @@ def holder(tmp_path):
 
 def test_a_second_process_is_refused_in_one_line_until_the_first_has_ended(holder, capsys, caplog):
     process, run = holder
-    assert main(["--out", str(run), "--epochs", "1"]) == 2
+    assert main(["--out", str(run), "--epochs", "1", "--limit-train", "80"]) == 2
     error = capsys.readouterr().err
     assert f"{run} is in use by process {process.pid} on " in error
     assert error.count("\n") == 1

@@ -12,6 +12,8 @@ from psdenets.option_help import COMMANDS
 from psdenets.options.fields import flag, from_text
 from psdenets.presets import values_of
 
+INTERRUPTED = 130  # exit status of a command ended by Ctrl-C
+
 
 class OneLineParser(argparse.ArgumentParser):
     """An argparse parser that raises `BadInput` instead of printing the usage."""
@@ -21,12 +23,15 @@ class OneLineParser(argparse.ArgumentParser):
 
 
 def run(name: str, main: Callable[[Sequence[str]], int], argv: Sequence[str] | None) -> int:
-    """Call a command; for `BadInput`, print one line on standard error and return exit status 2."""
+    """Call a command; for `BadInput` and Ctrl-C, print one line on standard error and return exit status 2 or 130."""
     try:
         return main(sys.argv[1:] if argv is None else argv)
     except BadInput as error:
         sys.stderr.write(f"{name}: error: {' '.join(str(error).split())}\n")
         return 2
+    except KeyboardInterrupt:
+        sys.stderr.write(f"{name}: interrupted\n")
+        return INTERRUPTED
     except BrokenPipeError:
         sys.stderr.close()
         return 1

@@ -14,7 +14,7 @@ from functools import cache
 from typing import Any, NamedTuple, Self
 
 from psdenets.errors import BadInput, did_you_mean
-from psdenets.options.fields import OPEN_UNIT, at_least, check, flag, option
+from psdenets.options.fields import OPEN_UNIT, THREADS, at_least, check, flag, option
 from psdenets.options.training import TrainingOptions
 from psdenets.registries import DATASETS
 from psdenets.systems import SYSTEMS
@@ -41,7 +41,7 @@ class Config:
     seed: int = option(0, "seed of weights, data order and noise", at_least(0))
     out: str | None = option(None, "run directory (default: a new one under ./runs)")
     device: str = option("auto", "cpu, cuda, cuda:1 or mps; auto uses CUDA if it is available")
-    threads: int | None = option(None, "CPU threads (default: one for small images, else torch's choice)", at_least(1))
+    threads: int | None = option(None, "CPU threads (default: one for small images, else torch's choice)", THREADS)
     dataset: str = option(
         "digits",
         "images to classify: a name, or module:attribute in your own Python file, which is executed",

@@ -18,6 +18,8 @@ from psdenets.data.spec import ImageSpec
 from psdenets.errors import BadInput
 from psdenets.models.likelihoods import likelihood_of
 
+_MOST = 10**6  # weight samples; more would take days, and are a mistake
+
 
 class Drawn(Protocol):
     """S samples of the weights."""
@@ -35,9 +37,9 @@ class Noiseless(NamedTuple):
 
 
 def require_count(value: object, name: str) -> None:
-    """Raise `BadInput` unless the value is a whole number of at least 1."""
-    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-        raise BadInput(f"expected {name} to be a whole number of at least 1, got {value!r}")
+    """Raise `BadInput` unless the value is a whole number from 1 to a million."""
+    if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= _MOST:
+        raise BadInput(f"expected {name} to be a whole number from 1 to {_MOST:,}, got {value!r}")
 
 
 def require_generator(value: object) -> None:

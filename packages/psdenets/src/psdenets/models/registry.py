@@ -4,6 +4,7 @@ from psdenets.config import Config
 from psdenets.data.spec import SPECS, ImageSpec
 from psdenets.errors import BadInput
 from psdenets.models.base import ImageClassifier
+from psdenets.models.sizes import require_network_fits
 from psdenets.presets import preset
 from psdenets.systems import SYSTEMS
 
@@ -24,5 +25,6 @@ def build(what: str | Config, spec: ImageSpec | None = None) -> ImageClassifier:
         if config.dataset not in SPECS:
             raise BadInput(f"expected a spec for --dataset {config.dataset}, whose images and classes vary, got None")
         spec = SPECS[config.dataset]
+    require_network_fits(config, spec)
     classifier: ImageClassifier = SYSTEMS[config.model].build(config, spec)
     return classifier

@@ -13,8 +13,6 @@ from psdenets.errors import BadInput
 from psdenets.runs.checksums import KNOWN, NAME, WITH_CHECKSUMS, Damaged, Folder
 from psdenets.runs.lock import NAME as LOCK
 
-_INNER = (".json", ".safetensors")  # files of checkpoints and chains
-
 
 @dataclass(frozen=True)
 class RunDir:
@@ -76,17 +74,28 @@ class RunDir:
         self.folder.write_json("config.json", {**config.as_dict(), "out": str(self.path)})
 
     def adopt(self) -> None:
-        """Record checksums of a run that an earlier version wrote, as its files are now.
+        """Record checksums of a run that an earlier version wrote; does nothing if it has checksums."""
+        if self.folder.records() is None:
+            self.record()
+
+    def record(self) -> None:
+        """Record checksums of all files as they are now.
 
         Those of checkpoints and chains come first, so the run itself has checksums only once all of it has.
         """
-        if self.folder.records() is not None:
-            return
         run = uuid.uuid4().hex
-        for inner in (*self.file("checkpoints").glob("epoch-*"), self.file("chains")):
-            if inner.is_dir():
-                Folder(inner, run).record(path.name for path in inner.iterdir() if path.suffix in _INNER)
+        for inner in self._inner():
+            Folder(inner, run).record(sorted(path.name for path in inner.iterdir() if _recorded(path)))
         Folder(self.path, run).record(name for name in KNOWN if self.file(name).is_file())
+
+    def folders(self) -> list[Folder]:
+        """The run directory, its checkpoints and its chains, each with its own checksums."""
+        run = self.folder.id or None
+        return [self.folder, *(Folder(inner, run) for inner in self._inner())]
+
+    def _inner(self) -> list[Path]:
+        found = (*sorted(self.file("checkpoints").glob("epoch-*")), self.file("chains"))
+        return [path for path in found if path.is_dir()]
 
     def sweep(self) -> None:
         """Remove temporary files that a killed process left; only one process writes to a run."""
@@ -100,6 +109,11 @@ class RunDir:
         for name in ("config.json", "data.json", "model.safetensors", "predictions.npz", "metrics.json"):
             if not self.file(name).is_file():
                 raise Damaged(f"{self.file(name)} is missing")
+
+
+def _recorded(path: Path) -> bool:
+    """Whether a file of a checkpoint or of chains gets a checksum."""
+    return path.suffix in (".json", ".safetensors") and path.name != NAME and not path.name.startswith(".")
 
 
 def _foreign(path: Path) -> bool:

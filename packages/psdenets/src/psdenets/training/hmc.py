@@ -13,7 +13,7 @@ from torch.nn import functional as F
 
 from psdenets.config import Config
 from psdenets.data.images import to_unit
-from psdenets.errors import BadInput, Interrupted
+from psdenets.errors import BadInput
 from psdenets.models.hmc import diagnostics
 from psdenets.models.hmc.diagnostics import Cost, Mixing
 from psdenets.models.hmc.hamiltonian import Chain, sample_chain
@@ -26,7 +26,8 @@ from psdenets.runs.forms import CHAIN
 from psdenets.runs.results import History, write_results
 from psdenets.runs.weights import Form, TensorFile, save_weights
 from psdenets.seeds import generator, seed_of
-from psdenets.training.session import Stopped, begin, stoppable
+from psdenets.training.session import begin
+from psdenets.training.stopping import Stop, Stopped, stoppable
 from psdenets.training.watch import Watch
 from sdeweights import flatten
 
@@ -51,12 +52,12 @@ def fit(config: Config, run: RunDir, watch: Watch) -> None:
         f"hmc over {model.network.size:,} weights: {cost}; run directory {run.path}\n"
         f"a full-size one, as Izmailov et al. (2021) ran it on CIFAR-10: {full_size}\n"
     )
-    with stoppable() as asked:
+    with stoppable() as stop:
         try:
-            chains = run_chains(model, x, labels, _chains_of(run), _progress(config.system.hmc, asked, watch))
+            chains = run_chains(model, x, labels, _chains_of(run), _progress(config.system.hmc, stop, watch))
         except Stopped:
             resume = watch.resume_with(run.path)
-            raise Interrupted(f"stopped, finished chains are saved; resume with: {resume}") from None
+            raise stop.interrupted(f"stopped, finished chains are saved; resume with: {resume}") from None
     model.keep(chains)
     mixing = model.mixing(x, labels, to_unit(splits.val.pixels[:_HELD_OUT]))
     watch.say(mixing_table(chains, mixing))
@@ -130,15 +131,14 @@ def _load_chain(folder: Folder, name: str, origin: dict[str, Any], form: Form) -
     return Chain(file.read()["draws"], **values)
 
 
-def _progress(hmc: HmcOptions, asked: list[int], watch: Watch) -> Callable[[], None]:
+def _progress(hmc: HmcOptions, stop: Stop, watch: Watch) -> Callable[[], None]:
     """A function to call after each transition, which stops if requested and reports progress now and then."""
     done, total, said = 0, hmc.chains * (hmc.warmup + hmc.draws), time.perf_counter()
 
     def after_draw() -> None:
         nonlocal done, said
         done += 1
-        if asked:
-            raise Stopped
+        stop.check()
         if time.perf_counter() - said > 15:
             said = time.perf_counter()
             watch.say(f"{done} of {total} transitions\n")

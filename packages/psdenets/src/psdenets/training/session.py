@@ -1,11 +1,7 @@
 """One training session: start or resume a run, train, checkpoint when asked to stop, and write the results."""
 
-import signal
-import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from types import FrameType
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -13,9 +9,10 @@ import torch
 from psdenets.config import Config
 from psdenets.data import Splits
 from psdenets.data.spec import ImageSpec
-from psdenets.errors import BadInput, Interrupted
+from psdenets.errors import BadInput
 from psdenets.models.base import ImageClassifier
 from psdenets.models.psde import Classifier
+from psdenets.models.sizes import require_training_fits
 from psdenets.nn.scales import block_shapes
 from psdenets.references import sources
 from psdenets.runs.directory import RunDir
@@ -25,14 +22,11 @@ from psdenets.training.allocator import keep_freed_memory
 from psdenets.training.checkpoint import Checkpoints
 from psdenets.training.loop import Build, Diverged, Trainer
 from psdenets.training.start_from import start_of
+from psdenets.training.stopping import Stop, Stopped, stoppable
 from psdenets.training.tune_sigma import tuned
 from psdenets.training.watch import CallbackFailed, Followed, Watch
 
 _NUMBERS_WORTH_THREADS = 2**18
-
-
-class Stopped(Exception):
-    """The session was asked to stop."""
 
 
 def train(config: Config, run: RunDir, watch: Watch) -> None:
@@ -59,24 +53,37 @@ def descend(
     keep_freed_memory()
     device = device_of(config.device)
     splits = watch.splits(config)
+    require_training_fits(config, splits.spec, len(splits.test))
     torch.set_num_threads(config.threads or threads_for(config, splits.spec))
     trainer = Trainer(config, splits, device, build)
     checkpoints = begin_or_restore(trainer, run)
-    with watch.following(trainer) as followed, stoppable() as asked:
-        followed.say(_opening(config, splits, trainer, run))
+    with stoppable() as stop:
+        _train(trainer, run, checkpoints, watch, stop)
+        try:
+            stop.at_once()
+            _write(trainer, run, watch, finish)
+        except Stopped:
+            resume = watch.resume_with(run.path)
+            raise stop.interrupted(f"stopped, all epochs are in the checkpoint; resume with: {resume}") from None
+
+
+def _train(trainer: Trainer, run: RunDir, checkpoints: Checkpoints, watch: Watch, stop: Stop) -> None:
+    """Train all remaining epochs; save a checkpoint if the session is asked to stop, or if a callback fails."""
+    with watch.following(trainer) as followed:
+        followed.say(_opening(trainer.config, trainer.splits, trainer, run))
         try:
             followed.begin(run)
-            _fit(trainer, run, checkpoints, followed, asked)
+            _fit(trainer, run, checkpoints, followed, stop)
         except Stopped:
+            stop.ignore_further()
             _save(checkpoints, trainer)
-            raise Interrupted(f"stopped, checkpoint saved; resume with: {watch.resume_with(run.path)}") from None
+            raise stop.interrupted(f"stopped, checkpoint saved; resume with: {watch.resume_with(run.path)}") from None
         except Diverged as error:
             raise Diverged(f"training diverged at {error}; try a smaller --lr, --sigma or --clip") from None
         except CallbackFailed as failure:
             _save(checkpoints, trainer)
             failure.error.add_note(f"checkpoint saved; resume with: {watch.resume_with(run.path)}")
             raise failure.error from None
-    _write(trainer, run, watch, finish)
 
 
 def begin_or_restore(trainer: Trainer, run: RunDir) -> Checkpoints:
@@ -98,25 +105,21 @@ def _save(checkpoints: Checkpoints, trainer: Trainer) -> None:
     checkpoints.save(trainer.at.place, trainer.snapshot(), trainer.at.best_place)
 
 
-def _fit(trainer: Trainer, run: RunDir, checkpoints: Checkpoints, followed: Followed, asked: list[int]) -> None:
+def _fit(trainer: Trainer, run: RunDir, checkpoints: Checkpoints, followed: Followed, stop: Stop) -> None:
     """Train all remaining epochs, with checkpoints."""
     options = trainer.options
     saved = time.perf_counter()
 
-    def stop_if_asked() -> None:
-        if asked:
-            raise Stopped
-
     while trainer.at.epoch < options.epochs:
         while trainer.at.batch < trainer.batches and not (_out_of_time(trainer) or followed.ended):
             followed.step(trainer.step())
-            stop_if_asked()
+            stop.check()
             if time.perf_counter() - saved >= options.checkpoint_seconds:
                 _save(checkpoints, trainer)
                 saved = time.perf_counter()
         if trainer.at.batch == 0:
             return
-        record = trainer.finish_epoch(stop_if_asked)
+        record = trainer.finish_epoch(stop.check)
         run.folder.write_lines("metrics.jsonl", trainer.at.history)
         _save(checkpoints, trainer)
         saved = time.perf_counter()
@@ -125,7 +128,7 @@ def _fit(trainer: Trainer, run: RunDir, checkpoints: Checkpoints, followed: Foll
             by = "by a callback" if followed.ended else f"after --max-seconds {options.max_seconds:g}"
             followed.say(f"stopped {by}, at step {trainer.at.step} of {trainer.steps}")
             return
-        stop_if_asked()
+        stop.check()
 
 
 def _out_of_time(trainer: Trainer) -> bool:
@@ -206,27 +209,3 @@ def device_of(name: str) -> torch.device:
     except (RuntimeError, AssertionError, NotImplementedError):
         raise BadInput(f"--device {name}: not available on this machine") from None
     return device
-
-
-@contextmanager
-def stoppable() -> Iterator[list[int]]:
-    """Yield a list to which Ctrl-C and termination signals are appended; a second signal ends the process at once.
-
-    Python delivers signals to the main thread, so in another thread the list stays empty.
-    """
-    asked: list[int] = []
-    if threading.current_thread() is not threading.main_thread():
-        yield asked
-        return
-
-    def handler(number: int, frame: FrameType | None) -> None:
-        if asked:
-            signal.default_int_handler(number, frame)
-        asked.append(number)
-
-    before = {number: signal.signal(number, handler) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield asked
-    finally:
-        for number, old in before.items():
-            signal.signal(number, old)
