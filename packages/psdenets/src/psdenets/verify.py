@@ -57,7 +57,7 @@ def _checked(run: RunDir) -> str:
     """One line per directory; raises BadInput for the first file that is damaged, or if there are no checksums."""
     if run.folder.records() is None:
         raise BadInput(f"{run.path} was written by an earlier version, without checksums; --record adds them")
-    found = [(folder.path, folder.verify()) for folder in run.folders()]
+    found = [(folder.path, folder.verify(complete=run.finished)) for folder in run.folders()]
     return "".join(f"{path}: {len(names)} files are as they were written\n" for path, names in found)
 
 

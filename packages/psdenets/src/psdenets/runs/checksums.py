@@ -155,12 +155,18 @@ class Folder:
         """Values written by `write_lines`; raises `Damaged` unless each has the form of the schema."""
         return [self._parsed(name, line, schema) for line in self.content(name).splitlines()]
 
-    def verify(self) -> list[str]:
-        """Check all recorded files and return their names; raises `Damaged` for the first one that does not match."""
+    def verify(self, *, complete: bool = True) -> list[str]:
+        """Check all recorded files and return their names; raises `Damaged` for the first one that does not match.
+
+        If the folder is not `complete`, files may be missing: a process that is killed can leave a checksum without
+        its file.
+        """
         records = self.records()
-        for name in () if records is None else records.files:
+        names = [] if records is None else list(records.files)
+        found = [name for name in names if complete or (self.path / name).exists()]
+        for name in found:
             self.verified(name)
-        return [] if records is None else list(records.files)
+        return found
 
     def record(self, names: Iterable[str]) -> None:
         """Record files as they are now; nothing else is recorded after that."""
