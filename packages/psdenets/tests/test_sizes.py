@@ -13,6 +13,8 @@ from psdenets.data.spec import SPECS
 from psdenets.evaluate import main as evaluate
 from psdenets.models import sizes
 from psdenets.models.sizes import require_network_fits, require_training_fits
+from psdenets.registries import HIDDEN_DRIFTS
+from psdenets.systems import SYSTEMS
 from psdenets.train import main
 
 TOO_LARGE = {
@@ -20,8 +22,9 @@ TOO_LARGE = {
     "test samples": ["--test-samples", "100000000"],
     "steps": ["--steps", "1000000000"],
     "steps of an ODENet": ["--model", "odenet", "--steps", "1000000000"],
-    "width": ["--width", "1000000000"],
-    "width of a ResNet": ["--model", "resnet32", "--width", "1000000000000"],
+    "width": ["--preset", "digits-strided", "--width", "1000000000"],
+    "width of a ResNet": ["--model", "resnet32", "--width", "1000000000"],
+    "f_q": ["--drift", "1-1000000000-1"],
     "blocks": ["--blocks", "9" * 30],
     "samples of a mean-field network": ["--model", "mfvi", "--samples", "10000000000"],
 }
@@ -63,7 +66,15 @@ def test_sizes_that_fit_are_accepted(options):
     assert require_training_fits(config, SPECS["digits"], 360) is None
 
 
-def test_the_estimate_of_the_weights_is_a_lower_bound():
-    config = Config(width=16, drift="1-2-1")
+@pytest.mark.parametrize("block", HIDDEN_DRIFTS)
+def test_the_estimate_of_the_weights_is_a_lower_bound(block):
+    config = Config(width=16, drift="1-2-1", block=block, dataset="mnist", blocks="1", squeeze_input=1)
     real = sum(p.numel() for p in build(config).parameters())
-    assert sizes._weights_of_a_block(config, SPECS["digits"]) <= real
+    assert sizes._weights_of_a_block(config, SPECS["mnist"]) <= real
+
+
+@pytest.mark.parametrize("model", [name for name in SYSTEMS if name not in ("psde", "sde-bnn")])
+def test_the_estimate_is_a_lower_bound_for_other_systems(model):
+    config = Config(model=model)
+    numbers = sum(p.numel() for p in build(config).state_dict().values())
+    assert sizes._weights_of_a_block(config, SPECS["digits"]) <= numbers

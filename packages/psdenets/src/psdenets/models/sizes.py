@@ -5,8 +5,7 @@
     states       weight samples x numbers of h x steps, kept for the backward pass of one image
     predictions  weight samples x images x outputs, in float64
 
-These are lower bounds: what is refused cannot fit, and what is accepted may still be too large. f_h has at least
-channels x width numbers.
+These are lower bounds: what is refused cannot fit, and what is accepted may still be too large.
 """
 
 import os
@@ -17,8 +16,11 @@ from psdenets.config import Config
 from psdenets.data.spec import ImageSpec
 from psdenets.errors import BadInput
 from psdenets.nn.scales import block_shapes
+from psdenets.options.network import sizes_of
 
 _FLOAT, _DOUBLE = 4, 8
+_TO_WIDTH_AND_BACK = ("strided", "3-1-3", "3-3", "1-1", "pre-3-3")  # hidden drifts that map h to --width channels
+_MOST_BLOCKS = 10**5  # of more, not even a list is made
 _COPIES = 4  # a weight, its gradient and Adam's moments
 _CGROUP = Path("/sys/fs/cgroup/memory.max")
 
@@ -55,20 +57,31 @@ def require_predictions_fit(samples: int, images: int, outputs: int, of: str) ->
 
 
 def _of_network(config: Config, spec: ImageSpec) -> Mapping[str, int]:
-    flow, net = config.system.flow, config.system.net
+    flow, net, process = config.system.flow, config.system.net, config.system.process
     blocks = sum(net.scales)
+    if blocks > _MOST_BLOCKS:
+        return {f"{blocks:,} blocks": blocks * spec.channels * _COPIES * _FLOAT}
     weights = _weights_of_a_block(config, spec)
-    found = {f"{blocks:,} blocks of --width {net.width:,}": blocks * weights * _COPIES * _FLOAT}
+    found = {f"the weights of --width {net.width:,}": blocks * weights * _COPIES * _FLOAT}
+    if process is not None:
+        hidden = sizes_of(process.drift)
+        found[f"f_q with --drift {process.drift}"] = blocks * weights * (hidden[0] + hidden[-1]) * _COPIES * _FLOAT
     if flow is not None and not flow.adaptive:
-        path = flow.finest + 1 if config.system.cut is None else (flow.finest + 1) * weights
-        found[f"a path of --steps {flow.finest:,}"] = path * _FLOAT
+        found[f"a path of --steps {flow.finest:,}"] = (flow.finest + 1) * (1 if process is None else weights) * _FLOAT
     return found
 
 
 def _weights_of_a_block(config: Config, spec: ImageSpec) -> int:
     """A lower bound on the numbers in one block."""
     width: int = config.system.net.width
-    return spec.channels * width
+    flow = config.system.flow
+    if config.system.hmc is not None:
+        return spec.channels * spec.height * spec.width * width
+    if flow is None:
+        return width**2
+    channels = block_shapes(config, spec)[0][0]
+    known = {"bumps": width, **dict.fromkeys(_TO_WIDTH_AND_BACK, 2 * channels * width)}
+    return known.get(flow.block, channels)
 
 
 def _outputs(spec: ImageSpec) -> int:
