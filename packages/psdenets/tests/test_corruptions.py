@@ -14,7 +14,10 @@ from PIL import Image
 
 import psdenets
 from psdenets import BadInput
-from psdenets.runs.checksums import Damaged, Folder, Records, digest_of
+from psdenets.runs.checksums import Folder, Records
+from psdenets.runs.digests import Damaged, digest_of
+from psdenets.runs.directory import RunDir
+from psdenets.runs.loading import read_config
 from psdenets.runs.schema import COUNT, require
 from psdenets.train import main
 
@@ -149,6 +152,12 @@ def test_a_file_that_is_replaced_while_it_is_read_is_not_reported_as_damaged(tmp
     real = Folder.records
     monkeypatch.setattr(Folder, "records", lambda self: stale.pop() if stale else real(self))
     assert folder.read_json("a.json") == {"x": 1}
+
+
+def test_a_class_may_be_called_infinity(tmp_path):
+    spec = psdenets.ImageSpec(1, 8, 8, ("Infinity", "-Infinity"), (0.0,), (1.0,))
+    RunDir(tmp_path).begin(psdenets.Config(), spec, {"train": 1, "val": 1, "test": 1})
+    assert read_config(tmp_path)[1] == spec
 
 
 def test_evaluate_does_not_write_into_a_run(runs, capsys):

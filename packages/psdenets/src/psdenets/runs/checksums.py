@@ -28,22 +28,19 @@ versions have no checksums.json. They are read without it, with a line that says
 written to. If data.json says that the directory has checksums, a missing checksums.json is an error.
 """
 
-import errno
 import hashlib
 import json
 import logging
-import os
-import stat
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
-from typing import Any, BinaryIO, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 from bnneval.strict_json import loads
 from psdenets.errors import BadInput
+from psdenets.runs.digests import Damaged, Digest, digest_of, read
 from psdenets.runs.files import atomically, json_text, lines_text, write_json
 from psdenets.runs.schema import COUNT, require
 
@@ -52,24 +49,9 @@ FORMAT = 1
 WITH_CHECKSUMS = 3  # from this format of data.json on, a run directory has checksums
 KNOWN = ("config.json", "data.json", "metrics.jsonl", "metrics.json", "model.safetensors", "predictions.npz", "ood.npz")
 _MARKED = "data.json"
-_MOST_JSON = 2**28  # bytes of JSON that are read without a recorded length
 _SCHEMA = {"format": int, "run": str, "files": {str: [{"bytes": COUNT, "sha256": str}]}, "sha256": str}
 _log = logging.getLogger("psdenets")
 T = TypeVar("T")
-
-
-class Damaged(BadInput):
-    """A file is not what was written: missing, of another length or content, or not in the expected form."""
-
-
-class Digest(NamedTuple):
-    """Length and SHA-256 of a file."""
-
-    bytes: int
-    sha256: str
-
-    def __str__(self) -> str:
-        return f"{self.bytes:,} bytes with SHA-256 {self.sha256[:12]}..."
 
 
 @dataclass(frozen=True)
@@ -141,19 +123,22 @@ class Folder:
 
     def content(self, name: str) -> bytes:
         """The content of a file, read once; raises `Damaged` unless it is what was written."""
-        return self._matching(name, _read)
+        return self._matching(name, read)
 
     def verified(self, name: str) -> Path:
         """The path of a file; raises `Damaged` unless its content is what was written."""
         return self._matching(name, lambda path, _: (digest_of(path), path))
 
-    def read_json(self, name: str, schema: Any = object) -> Any:
-        """A value written by `write_json`; raises `Damaged` unless it has the form of the schema."""
-        return self._parsed(name, self.content(name), schema)
+    def read_json(self, name: str, schema: Any = object, *, infinities: bool = True) -> Any:
+        """A value written by `write_json`; raises `Damaged` unless it has the form of the schema.
+
+        With `infinities`, the text "Infinity" is a number. It may also be the name of a class.
+        """
+        return self._parsed(name, self.content(name), schema, loads if infinities else json.loads)
 
     def read_lines(self, name: str, schema: Any = object) -> list[Any]:
         """Values written by `write_lines`; raises `Damaged` unless each has the form of the schema."""
-        return [self._parsed(name, line, schema) for line in self.content(name).splitlines()]
+        return [self._parsed(name, line, schema, loads) for line in self.content(name).splitlines()]
 
     def verify(self, *, complete: bool = True) -> list[str]:
         """Check all recorded files and return their names; raises `Damaged` for the first one that does not match.
@@ -179,7 +164,7 @@ class Folder:
             if self._must_have_checksums():
                 raise Damaged(f"{path} is missing, and without it no file of {self.path} can be checked; {_HOW}")
             return None
-        value = self._parsed(NAME, _read(path, None)[1], _SCHEMA)
+        value = self._parsed(NAME, read(path, None)[1], _SCHEMA)
         if value["format"] != FORMAT:
             raise BadInput(f"expected format {FORMAT} in {path}, got {value['format']}; from another version?")
         if value.pop("sha256") != _digest_of_json(value):
@@ -189,15 +174,15 @@ class Folder:
         files = {name: tuple(Digest(**digest) for digest in digests) for name, digests in value["files"].items()}
         return Records(value["run"], files)
 
-    def _matching(self, name: str, read: Callable[[Path, int | None], tuple[Digest, T]]) -> T:
-        """The result of `read`, whose digest must be one that is recorded."""
+    def _matching(self, name: str, reader: Callable[[Path, int | None], tuple[Digest, T]]) -> T:
+        """The result of `reader`, whose digest must be one that is recorded."""
         path, records = self.path / name, self.records()
         if records is None:
             _say_without_checksums(self.path)
-            return read(path, None)[1]
+            return reader(path, None)[1]
         while True:
             known = records.files.get(name, ())
-            digest, found = read(path, max((each.bytes for each in known), default=None))
+            digest, found = reader(path, max((each.bytes for each in known), default=None))
             if digest in known:
                 return found
             again = self.records()
@@ -205,9 +190,9 @@ class Folder:
                 raise Damaged(_mismatch(path, known, digest))
             records = again
 
-    def _parsed(self, name: str, content: bytes, schema: Any) -> Any:
+    def _parsed(self, name: str, content: bytes, schema: Any, parse: Callable[[str], Any] = json.loads) -> Any:
         try:
-            value = loads(content.decode("utf-8"))
+            value = parse(content.decode("utf-8"))
         except (ValueError, RecursionError) as error:  # ValueError: not UTF-8, not JSON, numbers of too many digits
             raise Damaged(f"expected JSON in {self.path / name}, got something else: {error}") from None
         try:
@@ -232,43 +217,11 @@ class Folder:
             return self.path.is_dir() and any(not path.name.startswith(".") for path in self.path.iterdir())
         if not (self.path / _MARKED).exists():
             return False
-        value = self._parsed(_MARKED, _read(self.path / _MARKED, None)[1], dict)
+        value = self._parsed(_MARKED, read(self.path / _MARKED, None)[1], dict)
         return isinstance(value.get("format"), int) and value["format"] >= WITH_CHECKSUMS
 
 
 _HOW = "restore it, or accept the files as they are with: psdenets verify RUN_DIR --record"
-
-
-def digest_of(path: Path) -> Digest:
-    """Length and SHA-256 of a regular file, read in pieces."""
-    digest, length = hashlib.sha256(), 0
-    with _opened(path) as file:
-        while piece := file.read(2**20):
-            digest.update(piece)
-            length += len(piece)
-    return Digest(length, digest.hexdigest())
-
-
-def _read(path: Path, length: int | None) -> tuple[Digest, bytes]:
-    """A file's digest and content, of which no more than `length` bytes and one are read."""
-    with _opened(path) as file:
-        content: bytes = file.read((_MOST_JSON if length is None else length) + 1)
-    if length is None and len(content) > _MOST_JSON:
-        raise Damaged(f"expected at most {_MOST_JSON:,} bytes in {path}, got more")
-    return Digest(len(content), hashlib.sha256(content).hexdigest()), content
-
-
-@contextmanager
-def _opened(path: Path) -> Iterator[BinaryIO]:
-    """A regular file, opened for reading; named pipes and devices, which may never end, raise `Damaged`."""
-    try:
-        with os.fdopen(os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0)), "rb") as file:
-            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-                raise Damaged(f"expected a regular file, got {path}")
-            yield file
-    except OSError as error:
-        gone = error.errno in (errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.EIO, errno.ELOOP, errno.ENXIO)
-        raise (Damaged if gone else BadInput)(f"could not read {path}: {error.strerror}") from None
 
 
 def _digest_or_none(path: Path) -> Digest | None:

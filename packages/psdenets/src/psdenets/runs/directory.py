@@ -10,7 +10,8 @@ from typing import Self
 from psdenets.config import Config
 from psdenets.data.spec import ImageSpec
 from psdenets.errors import BadInput
-from psdenets.runs.checksums import KNOWN, NAME, WITH_CHECKSUMS, Damaged, Folder
+from psdenets.runs.checksums import KNOWN, NAME, WITH_CHECKSUMS, Folder
+from psdenets.runs.digests import Damaged
 from psdenets.runs.lock import NAME as LOCK
 
 

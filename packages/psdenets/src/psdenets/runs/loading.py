@@ -77,7 +77,8 @@ def read_config(run_dir: str | Path, allow_code: bool = False) -> tuple[Config, 
     folder = Folder(path_of(run_dir))
     if not all((folder.path / name).exists() for name in ("config.json", "data.json")):
         raise BadInput(f"expected a run directory with config.json and data.json, got {run_dir}")
-    values, data = folder.read_json("config.json", _OPTIONS), folder.read_json("data.json", DATA)
+    values = folder.read_json("config.json", _OPTIONS, infinities=False)
+    data = folder.read_json("data.json", DATA, infinities=False)
     config = _parsed(folder.path / "config.json", lambda: Config.read(_as_it_was(_with_exact_gradient(values))))
     spec = _parsed(folder.path / "data.json", lambda: ImageSpec.from_dict(data["images"]))
     if (config.references or config.sources) and not allow_code:

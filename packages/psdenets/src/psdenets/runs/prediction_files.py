@@ -9,7 +9,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from psdenets.runs.checksums import Damaged, Folder
+from psdenets.runs.checksums import Folder
+from psdenets.runs.digests import Damaged
 from psdenets.runs.predictions import Predictions
 
 Array = NDArray[np.float64]

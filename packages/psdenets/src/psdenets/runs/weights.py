@@ -10,7 +10,8 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from psdenets.errors import BadInput
-from psdenets.runs.checksums import Damaged, Folder
+from psdenets.runs.checksums import Folder
+from psdenets.runs.digests import Damaged
 
 FORMAT = 2  # 2: kernels are stored channels last in the flat weight vector
 _MARK = "psdenets-format"

@@ -18,7 +18,8 @@ from torch import Tensor
 
 from bnneval.strict_json import dumps
 from psdenets.errors import BadInput
-from psdenets.runs.checksums import Damaged, Folder
+from psdenets.runs.checksums import Folder
+from psdenets.runs.digests import Damaged
 from psdenets.runs.files import flush
 from psdenets.runs.weights import FORMAT, TensorFile, save_weights
 

@@ -112,7 +112,7 @@ def _require_same(pool: Pool | None, run: RunDir) -> None:
     """Raise BadInput unless these are the arrays that the run was started with."""
     if pool is None:
         raise BadInput(f"expected data=, the arrays that {run.path} was trained on, got no data")
-    if pool.checksum != run.folder.read_json("data.json", DATA).get("checksum"):
+    if pool.checksum != run.folder.read_json("data.json", DATA, infinities=False).get("checksum"):
         raise BadInput(f"expected the arrays that {run.path} was trained on, got others: their checksum differs")
 
 
