@@ -86,6 +86,19 @@ def test_a_checkpoint_of_another_run_is_not_used(runs, tmp_path, capsys):
     assert "belongs to another run" in capsys.readouterr().err
 
 
+def test_a_finished_run_with_a_damaged_model_is_restored_from_its_checkpoint(runs, tmp_path, capsys):
+    run = tmp_path / "run"
+    shutil.copytree(runs.run, run)
+    model = (run / "model.safetensors").read_bytes()
+    (run / "model.safetensors").write_bytes(model[:-1])
+    assert main(["--out", str(run), "--resume"]) == 2
+    assert "model.safetensors is damaged" in capsys.readouterr().err
+    (run / "metrics.json").unlink()
+    assert main(["--out", str(run), "--resume"]) == 0
+    assert (run / "model.safetensors").read_bytes() == model
+    assert main(["--out", str(run), "--resume"]) == 0
+
+
 def test_a_missing_checksum_file_is_an_error_for_runs_that_had_one(runs, tmp_path):
     shutil.copytree(runs.run, tmp_path / "run")
     (tmp_path / "run" / "checksums.json").unlink()
