@@ -9,7 +9,6 @@ import logging
 import os
 import shutil
 from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -130,8 +129,10 @@ class Checkpoints:
         """Rename a damaged checkpoint, so that a good one can take its place."""
         aside = path.with_name(f"damaged-{path.name}")
         shutil.rmtree(aside, ignore_errors=True)
-        with suppress(OSError):
+        try:
             path.rename(aside)
+        except OSError as failure:
+            raise BadInput(f"{error}; could not rename {path}: {failure.strerror}") from None
         _log.warning(f"checkpoint {path.name} cannot be used ({error}); continuing from {used.name} instead")
 
     def _all(self) -> list[Path]:

@@ -62,6 +62,7 @@ def descend(
         try:
             stop.at_once()
             _write(trainer, run, watch, finish)
+            stop.ignore_further()
         except Stopped:
             resume = watch.resume_with(run.path)
             raise stop.interrupted(f"stopped, all epochs are in the checkpoint; resume with: {resume}") from None
