@@ -58,7 +58,7 @@ def _parser() -> argparse.ArgumentParser:
 def _run(options: argparse.Namespace) -> None:
     if options.out and (options.out / "config.json").exists() and (options.out / "metrics.json").exists():
         raise ValueError(
-            f"expected --out to be a directory for results, got {options.out}, whose metrics.json is a run's"
+            f"expected an --out for results, got {options.out}, which holds a run with its own metrics.json"
         )
     probs, labels = read_npz(options.predictions, "probs", "labels")
     ood = read_npz(options.ood, "probs")[0] if options.ood else None
