@@ -10,6 +10,7 @@ These are lower bounds: what is refused cannot fit, and what is accepted may sti
 
 import os
 from collections.abc import Mapping
+from itertools import pairwise
 from pathlib import Path
 
 from psdenets.config import Config
@@ -65,7 +66,8 @@ def _of_network(config: Config, spec: ImageSpec) -> Mapping[str, int]:
     found = {f"the weights of --width {net.width:,}": blocks * weights * _COPIES * _FLOAT}
     if process is not None:
         hidden = sizes_of(process.drift)
-        found[f"f_q with --drift {process.drift}"] = blocks * weights * (hidden[0] + hidden[-1]) * _COPIES * _FLOAT
+        numbers = weights * (hidden[0] + hidden[-1]) + sum(a * b for a, b in pairwise(hidden))
+        found[f"f_q with --drift {process.drift}"] = blocks * numbers * _COPIES * _FLOAT
     if flow is not None and not flow.adaptive:
         found[f"a path of --steps {flow.finest:,}"] = (flow.finest + 1) * (1 if process is None else weights) * _FLOAT
     return found
