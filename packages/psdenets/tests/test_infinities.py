@@ -97,15 +97,15 @@ def test_evaluate_reports_an_infinite_nll_for_corrupted_images(colour_run, capsy
     assert capsys.readouterr().out.count("nll inf") == 5
 
 
-def test_logits_that_are_not_finite_give_a_one_line_error(colour_run, capsys):
+def test_weights_that_are_not_finite_give_a_one_line_error(colour_run, capsys):
     run = colour_run(math.nan)
     picture = next(run.parent.rglob("*.png"))
     assert evaluate.main([str(run)]) == 2
     error = capsys.readouterr().err
-    assert f"cannot evaluate {run}: expected finite logits" in error
+    assert f"expected finite numbers in {run / 'model.safetensors'}, got NaN or infinity in head." in error
     assert error.count("\n") == 1
     assert predict.main([str(run), str(picture)]) == 2
-    assert "expected finite logits" in capsys.readouterr().err
+    assert "expected finite numbers in" in capsys.readouterr().err
 
 
 def test_training_raises_diverged_if_weights_become_nan():
