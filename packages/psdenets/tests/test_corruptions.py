@@ -17,6 +17,7 @@ from psdenets import BadInput
 from psdenets.runs.checksums import Folder, Records
 from psdenets.runs.digests import Damaged, digest_of
 from psdenets.runs.directory import RunDir
+from psdenets.runs.forms import METRICS
 from psdenets.runs.loading import read_config
 from psdenets.runs.schema import COUNT, require
 from psdenets.train import main
@@ -201,9 +202,27 @@ def test_a_value_of_another_form_is_named(value, schema, message):
         require(value, schema)
 
 
+@pytest.mark.parametrize(
+    "name", ["seconds", "seed", "versions", "parameters", "disagreement", "test_samples", "of_my_own"]
+)
+@pytest.mark.parametrize("value", ["x", [[]], {"x": [1]}, True])
+def test_a_metric_of_another_type_is_refused(name, value):
+    metrics = {
+        "seconds": 1.0,
+        "kl": 2.0,
+        "seed": 0,
+        "versions": {"torch": "2"},
+        "parameters": {"w0": 3},
+        "of_my_own": None,
+    }
+    assert require(metrics, METRICS) is None
+    with pytest.raises(BadInput, match=f"for {name}"):
+        require({**metrics, name: value}, METRICS)
+
+
 def test_values_of_the_right_form_are_accepted():
     for value, schema in [
-        ({"a": 1, "more": "x"}, {"a": float, ...: object}),
+        ({"a": 1, "more": "x"}, {"a": float, ...: str}),
         ({"a": None, "c": {"x": float("inf")}}, {"a": (float, None), "b?": int, "c": {str: float}}),
     ]:
         assert require(value, schema) is None

@@ -15,10 +15,10 @@ DATA = {
 }  # fmt: skip
 _METRIC = (float, None)  # null: the mean of an empty set
 METRICS: dict[Any, Any] = {
-    "seconds": SECONDS, "kl": _METRIC, "accuracy?": _METRIC, "ece?": _METRIC, "nll?": _METRIC, "brier?": _METRIC,
-    "entropy?": _METRIC, "rmse?": _METRIC, "mae?": _METRIC, "crps?": _METRIC, "coverage_90?": _METRIC,
-    "epistemic_share?": _METRIC, "epochs?": COUNT, "steps?": COUNT, "selected_epoch?": (COUNT, None),
-    "test_samples?": Number(int, 1), ...: object,
+    "seconds": SECONDS, "kl": _METRIC, "accuracy?": _METRIC, "ece?": _METRIC, "nll?": _METRIC, "epochs?": COUNT,
+    "steps?": COUNT, "selected_epoch?": (COUNT, None), "test_samples?": Number(int, 1), "seed?": COUNT,
+    "parameters?": {str: COUNT}, "versions?": {str: str}, "members?": [{str: _METRIC}], "transitions?": COUNT,
+    "accept?": [_METRIC], "divergences?": [COUNT], "mixing?": {str: {str: _METRIC}}, ...: _METRIC,
 }  # fmt: skip
 _PART = {str: _METRIC}
 EPOCH = {"epoch": COUNT, "step": COUNT, "seconds": SECONDS, "train": _PART, "val": _PART, "test?": _PART}

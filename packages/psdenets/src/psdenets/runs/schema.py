@@ -64,8 +64,10 @@ def _require_object(value: Any, schema: Mapping[Any, Any], where: str) -> None:
             require(value[key], form, f"{where}.{key}" if where else key)
         elif not spelled.endswith("?"):
             raise BadInput(f"expected {key}{_at(where)}, got an object without it")
-    for key in value.keys() - named.keys() if ... not in schema else ():
-        raise BadInput(f"unknown key {_shown(key)}{_at(where)}")
+    for key in value.keys() - named.keys():
+        if ... not in schema:
+            raise BadInput(f"unknown key {_shown(key)}{_at(where)}")
+        require(value[key], schema[...], f"{where}.{key}" if where else key)
 
 
 def _require_list(value: Any, schema: list[Any], where: str) -> None:
