@@ -96,6 +96,13 @@ def bench(session: nox.Session) -> None:
 
 
 @nox.session
+def drills(session: nox.Session) -> None:
+    """Damage the files of run directories in hundreds of ways and use them (arguments: --cases N --seed K)."""
+    install(session, "psdenets")
+    session.run("python", "packages/psdenets/drills/corruptions.py", *session.posargs)
+
+
+@nox.session
 def train(session: nox.Session) -> None:
     """Train a classifier: `nox -s train -- --cut horizontal --epochs 5`."""
     install(session, "psdenets")

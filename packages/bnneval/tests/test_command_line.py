@@ -249,3 +249,11 @@ def test_the_module_runs_without_a_traceback(files):
     assert done.returncode == 2
     assert done.stderr == "bnneval: expected probs and labels in ood.npz, got probs\n"
     assert done.stdout == ""
+
+
+def test_the_metrics_of_a_run_are_not_replaced(files, capsys):
+    for name in ("config.json", "metrics.json"):
+        (files / name).write_text("{}")
+    assert run(files / "id.npz", "--out", files) == 2
+    assert "which holds a run with its own metrics.json" in capsys.readouterr().err
+    assert (files / "metrics.json").read_text() == "{}"

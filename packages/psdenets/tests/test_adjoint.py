@@ -12,6 +12,7 @@ import torch
 
 from psdenets import BadInput, Config, build, load, preset
 from psdenets.data import load_splits
+from psdenets.runs.directory import RunDir
 from psdenets.runs.predictions import predict
 from psdenets.seeds import generator
 from psdenets.train import main
@@ -78,6 +79,8 @@ def test_a_run_of_an_earlier_version_with_euler_and_the_adjoint_still_loads_and_
     values = {**json.loads((run / "config.json").read_text()), "hidden_method": "euler"}
     (same / "config.json").write_text(json.dumps(values))
     (run / "config.json").write_text(json.dumps({**values, "gradient": "adjoint"}))
+    for path in (run, same):
+        RunDir(path).record()
     x = torch.rand(2, 1, 8, 8, generator=torch.Generator().manual_seed(0))
     a, b = (load(path).predict_proba(x, 2, torch.Generator().manual_seed(0)) for path in (run, same))
     assert torch.equal(a, b)

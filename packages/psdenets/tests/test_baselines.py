@@ -16,6 +16,7 @@ from psdenets.data import load_splits
 from psdenets.data.images import to_unit
 from psdenets.evaluate import main as evaluate
 from psdenets.predict import main as predict
+from psdenets.runs.checksums import Folder
 from psdenets.seeds import generator
 from psdenets.systems import SYSTEMS
 from psdenets.train import main
@@ -155,7 +156,7 @@ def test_max_seconds_of_uses_the_training_time_of_another_run(run_of, tmp_path, 
     other = tmp_path / "other"
     shutil.copytree(run_of("resnet32"), other)
     metrics = json.loads((other / "metrics.json").read_text())
-    (other / "metrics.json").write_text(json.dumps({**metrics, "seconds": 0.05}))
+    Folder(other).write_json("metrics.json", {**metrics, "seconds": 0.05})
     flags = ["--model", "sde-bnn", "--max-seconds-of", str(other), "--epochs", "1000", "--limit-train", "64"]
     assert main([*flags, "--limit-test", "20", "--width", "4", "--out", str(tmp_path / "run")]) == 0
     assert "stopped after --max-seconds 0.05, at step" in capsys.readouterr().out

@@ -16,6 +16,7 @@ from psdenets.models.priors import layer_scales, window_effect
 from psdenets.nn.features import Enter, Norms, SampleNorm, Whitening, pooled
 from psdenets.nn.hidden_drifts import hidden_drift
 from psdenets.nn.scales import block_shapes
+from psdenets.runs.checksums import Folder
 from psdenets.runs.weights import load_weights, save_weights
 from psdenets.train import main
 from psdenets.training.loop import Trainer
@@ -259,7 +260,8 @@ def test_a_network_with_learned_features_trains_and_loads(tmp_path, capsys):
     probs = model.predict_proba(images(), 2, at())
     torch.testing.assert_close(probs.sum(-1), torch.ones(6, dtype=torch.float64))
     weights = out / "model.safetensors"
-    save_weights({**load_weights(weights), "after.norm.var": torch.ones(8)}, weights)
+    tensors = {**load_weights(weights), "after.norm.var": torch.ones(8)}
+    Folder(out).write(weights.name, lambda path: save_weights(tensors, path))
     with pytest.raises(BadInput, match="got running averages over weight samples, which an earlier version used"):
         load(out)
 

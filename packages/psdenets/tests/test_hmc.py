@@ -29,6 +29,7 @@ from psdenets.models.hmc.diagnostics import (
 )
 from psdenets.models.hmc.hamiltonian import sample_chain
 from psdenets.models.hmc.model import HMC, Layers, Perceptron, log_posterior
+from psdenets.runs.checksums import Folder
 from psdenets.runs.predictions import predict
 from psdenets.seeds import generator, seed_of
 from psdenets.training.hmc import estimate, run_chains
@@ -433,12 +434,13 @@ def killed_after(transitions):
 
 def test_a_run_killed_within_a_chain_and_resumed_ends_with_the_same_bytes(tmp_path):
     model, x, labels, _ = digits(64, chains=3, warmup=22, draws=4)
-    whole = run_chains(model, x, labels, tmp_path / "whole")
+    whole = run_chains(model, x, labels, Folder(tmp_path / "whole"))
     with pytest.raises(Killed):
-        run_chains(model, x, labels, tmp_path / "killed", killed_after(26 + 5))
-    assert {path.name for path in (tmp_path / "killed").iterdir()} == {"chain-0.safetensors", "chain-0.json"}
+        run_chains(model, x, labels, Folder(tmp_path / "killed"), killed_after(26 + 5))
+    left = {path.name for path in (tmp_path / "killed").iterdir()}
+    assert left == {"chain-0.safetensors", "chain-0.json", "checksums.json"}
     done = []
-    resumed = run_chains(model, x, labels, tmp_path / "killed", lambda: done.append(1))
+    resumed = run_chains(model, x, labels, Folder(tmp_path / "killed"), lambda: done.append(1))
     assert len(done) == 2 * 26  # the first chain is not sampled again
     for k in range(3):
         assert torch.equal(resumed[k].draws, whole[k].draws)
@@ -446,7 +448,7 @@ def test_a_run_killed_within_a_chain_and_resumed_ends_with_the_same_bytes(tmp_pa
         name = f"chain-{k}.safetensors"
         assert (tmp_path / "killed" / name).read_bytes() == (tmp_path / "whole" / name).read_bytes()
     assert resumed[0].seconds != whole[0].seconds  # measured times differ; those of a finished chain are kept
-    assert run_chains(model, x, labels, tmp_path / "killed")[0].seconds == resumed[0].seconds
+    assert run_chains(model, x, labels, Folder(tmp_path / "killed"))[0].seconds == resumed[0].seconds
     assert not torch.equal(whole[0].draws, whole[1].draws)
     model.keep(whole)
     assert torch.equal(model.draws[2], whole[2].draws)
@@ -457,15 +459,15 @@ def test_chain_k_starts_at_its_own_draw_from_the_prior_and_has_its_own_seed(tmp_
     w0 = 2.0 * torch.randn(model.network.size, generator=generator(9, "chain-start", 1), dtype=torch.float64)
     seed = seed_of(9, "chain", 1)
     alone = sample_chain(model.log_density(x, labels), w0, warmup=3, draws=4, leapfrog=2, seed=seed)
-    assert torch.equal(run_chains(model, x, labels, tmp_path)[1].draws, alone.draws)
+    assert torch.equal(run_chains(model, x, labels, Folder(tmp_path))[1].draws, alone.draws)
 
 
 def test_a_chain_of_another_run_is_refused(tmp_path):
     model, x, labels, _ = digits(64)
-    run_chains(model, x, labels, tmp_path)
+    run_chains(model, x, labels, Folder(tmp_path))
     other, *_ = digits(64, seed=1)
     with pytest.raises(BadInput, match="'seed': 1.*chain-0.safetensors, got one of .*'seed': 0"):
-        run_chains(other, x, labels, tmp_path)
+        run_chains(other, x, labels, Folder(tmp_path))
 
 
 def test_missing_pyro_gives_a_one_line_error_with_the_command_that_installs_it(monkeypatch):
@@ -491,7 +493,7 @@ def test_cost_counts_one_gradient_per_leapfrog_step():
 
 def test_the_estimated_number_of_gradients_is_close_to_that_of_a_run(tmp_path):
     model, x, labels, _ = digits(64, warmup=25)
-    chains = run_chains(model, x, labels, tmp_path)
+    chains = run_chains(model, x, labels, Folder(tmp_path))
     counted, made = cost_of(model.config.system.hmc, 64, 0.0).gradients, sum(chain.gradients for chain in chains)
     assert counted < made < counted + 2 * 60  # two searches for a step size per chain, each with fewer than 30 halvings
 
@@ -541,7 +543,7 @@ def test_durations_are_shown_in_a_suitable_unit(seconds, words):
 
 def test_digits_are_classified_with_few_draws(tmp_path):
     model, x, labels, splits = digits(200, width=8, chains=2, warmup=50, draws=20, leapfrog=15)
-    model.keep(run_chains(model, x, labels, tmp_path))
+    model.keep(run_chains(model, x, labels, Folder(tmp_path)))
     metrics = predict(model, splits.test, 40, at()).metrics()
     assert metrics["accuracy"] > 0.75  # 0.84 to 0.85 with four seeds; chance is 0.1
     assert metrics["kl"] == 0.0

@@ -15,7 +15,8 @@ from psdenets import preset as preset_of
 from psdenets.data import load_splits
 from psdenets.data.spec import ImageSpec
 from psdenets.runs.directory import RunDir
-from psdenets.runs.files import read_json, read_lines
+from psdenets.runs.files import read_json
+from psdenets.runs.forms import read_history
 from psdenets.runs.results import History, write_results
 from psdenets.runs.weights import save_weights
 from psdenets.train import main
@@ -44,7 +45,7 @@ def test_a_run_with_an_infinite_nll_finishes(tmp_path, capsys):
         assert strict((run / "metrics.json").read_text())[name] == "Infinity"
     assert strict((run / "metrics.jsonl").read_text().splitlines()[0])["train"]["nll"] == "Infinity"
     assert read_json(run / "metrics.json")["nll"] == math.inf
-    assert read_lines(run / "metrics.jsonl")[0]["train"]["nll"] == math.inf
+    assert read_history(run)[0]["train"]["nll"] == math.inf
     assert "NLL<b>inf</b>" in (run / "report.html").read_text()
     assert evaluate.main([str(run)]) == 0
     assert strict((run / "evaluation" / "metrics.json").read_text())["metrics"]["nll"] == "Infinity"
@@ -82,7 +83,7 @@ def colour_run(tmp_path):
 
     def with_head_times(factor):
         state = {name: t * factor if name.startswith("head") else t for name, t in model.state_dict().items()}
-        save_weights(state, run.file("model.safetensors"))
+        run.folder.write("model.safetensors", lambda path: save_weights(state, path))
         return run.path
 
     return with_head_times
@@ -96,15 +97,15 @@ def test_evaluate_reports_an_infinite_nll_for_corrupted_images(colour_run, capsy
     assert capsys.readouterr().out.count("nll inf") == 5
 
 
-def test_logits_that_are_not_finite_give_a_one_line_error(colour_run, capsys):
+def test_weights_that_are_not_finite_give_a_one_line_error(colour_run, capsys):
     run = colour_run(math.nan)
     picture = next(run.parent.rglob("*.png"))
     assert evaluate.main([str(run)]) == 2
     error = capsys.readouterr().err
-    assert f"cannot evaluate {run}: expected finite logits" in error
+    assert f"expected finite numbers in {run / 'model.safetensors'}, got NaN or infinity in head." in error
     assert error.count("\n") == 1
     assert predict.main([str(run), str(picture)]) == 2
-    assert "expected finite logits" in capsys.readouterr().err
+    assert "expected finite numbers in" in capsys.readouterr().err
 
 
 def test_training_raises_diverged_if_weights_become_nan():

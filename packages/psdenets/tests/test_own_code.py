@@ -16,6 +16,7 @@ from psdenets.data import load_splits
 from psdenets.evaluate import main as evaluate
 from psdenets.predict import main as predict
 from psdenets.references import resolve, restore, sources
+from psdenets.runs.directory import RunDir
 from psdenets.train import main
 
 CODE = """
@@ -131,8 +132,7 @@ def test_a_resumed_run_with_the_users_own_code_ends_with_the_same_bytes(own, mon
 
     with monkeypatch.context() as patch:
         patch.setattr(Trainer, "step", step)
-        with pytest.raises(KeyboardInterrupt):
-            main([*flags, "--checkpoint-seconds", "0", "--out", str(cut)])
+        assert main([*flags, "--checkpoint-seconds", "0", "--out", str(cut)]) == 130
     elsewhere(own / "later", monkeypatch)
     assert main(["--resume", "--allow-code", "--out", str(cut)]) == 0
     assert (cut / "model.safetensors").read_bytes() == (whole / "model.safetensors").read_bytes()
@@ -150,6 +150,7 @@ def test_no_code_of_a_run_directory_is_executed_without_consent(recorded, own, c
     digest = hashlib.sha256(evil.encode()).hexdigest()
     config["sources"] = {"mynets": {"file": str(own / "mynets.py"), "sha256": digest}} if recorded else {}
     (run / "config.json").write_text(json.dumps(config))
+    RunDir(run).record()
     forget()
     for command, flags in ((predict, ["x.png"]), (evaluate, [])):
         capsys.readouterr()

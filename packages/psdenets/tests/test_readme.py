@@ -13,13 +13,13 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
-from psdenets import evaluate, predict, train
+from psdenets import evaluate, predict, train, verify
 from psdenets.options.fields import flag
 from psdenets.systems import SYSTEMS
 
 README = (Path(__file__).parents[1] / "README.md").read_text()
 COMMANDS = re.findall(r"^\$ python -m psdenets\.(\w+)(.*)$", README, re.MULTILINE)
-MAINS = {"train": train.main, "evaluate": evaluate.main, "predict": predict.main}
+MAINS = {"train": train.main, "evaluate": evaluate.main, "predict": predict.main, "verify": verify.main}
 QUICK = {
     "width": 4, "drift": "1-4-1", "limit_train": 64, "limit_test": 40, "batch_size": 32, "epochs": 1, "test_samples": 1,
     "chains": 2, "warmup": 5, "draws": 8, "leapfrog": 3,

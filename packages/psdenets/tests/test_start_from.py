@@ -12,7 +12,8 @@ import psdenets
 from psdenets import Config, load
 from psdenets.data import load_splits
 from psdenets.errors import BadInput
-from psdenets.runs.weights import load_weights
+from psdenets.runs.checksums import Folder
+from psdenets.runs.weights import load_weights, save_weights
 from psdenets.train import main
 from psdenets.training.loop import Trainer
 from psdenets.training.start_from import start_of
@@ -76,7 +77,7 @@ def test_a_tuned_factor_of_sigma_is_not_taken_over(source, tmp_path):
     tuned = tmp_path / "tuned"
     shutil.copytree(source, tuned)
     tensors = load_weights(tuned / "model.safetensors") | {"sigma_factor": torch.tensor(2.0)}
-    psdenets.runs.weights.save_weights(tensors, tuned / "model.safetensors")
+    Folder(tuned).write("model.safetensors", lambda path: save_weights(tensors, path))
     assert started(tuned, cut="full").model.sigma_factor == 1
 
 

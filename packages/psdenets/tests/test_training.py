@@ -13,6 +13,7 @@ from psdenets import Config, load, preset
 from psdenets.data import Images, load_splits
 from psdenets.data.augment import augmented
 from psdenets.errors import BadInput
+from psdenets.runs.checksums import Folder
 from psdenets.runs.noise import noise_metrics
 from psdenets.runs.predictions import predict
 from psdenets.runs.weights import FORMAT
@@ -28,7 +29,9 @@ def records(path):
 
 def test_a_run_directory_contains_the_documented_files_and_metrics(small_run):
     names = {path.name for path in small_run.iterdir()}
-    documented = "config.json data.json metrics.jsonl metrics.json predictions.npz model.safetensors report.html"
+    documented = (
+        "config.json data.json metrics.jsonl metrics.json predictions.npz model.safetensors report.html checksums.json"
+    )
     assert names == {*documented.split(), "checkpoints", "plots"}
     assert {p.name for p in (small_run / "plots").glob("*.png")} == {
         "curves.png", "entropy.png", "reliability.png", "weights.png", "widths.png"}  # fmt: skip
@@ -41,6 +44,7 @@ def test_weights_of_another_format_are_refused_even_if_their_shapes_match(small_
         (tmp_path / name).write_bytes((small_run / name).read_bytes())
     weights = load_file(small_run / "model.safetensors")
     save_file(weights, tmp_path / "model.safetensors")  # without a format number, as in format 1
+    Folder(tmp_path).record(["config.json", "data.json", "model.safetensors"])
     with pytest.raises(BadInput, match=f"expected weights of format {FORMAT} in .*, got format 1"):
         load(tmp_path)
 

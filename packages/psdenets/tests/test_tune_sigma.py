@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from psdenets import Config, build, load
 from psdenets.data import load_splits
+from psdenets.runs.checksums import Folder
 from psdenets.runs.predictions import predict
 from psdenets.runs.weights import load_weights, save_weights
 from psdenets.seeds import generator
@@ -102,6 +103,7 @@ def test_weights_saved_before_there_was_a_factor_load_with_factor_1(small_run, t
     weights = load_weights(small_run / "model.safetensors")
     assert float(weights.pop("sigma_factor")) == 1
     save_weights(weights, tmp_path / "model.safetensors")
+    Folder(tmp_path).record(["config.json", "data.json", "model.safetensors"])
     model = load(tmp_path)
     assert float(model.sigma_factor) == 1
     assert model.deep_blocks[0].process.prior.constant_sigma == pytest.approx(model.config.system.process.sigma)

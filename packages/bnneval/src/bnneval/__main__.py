@@ -57,6 +57,10 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _run(options: argparse.Namespace) -> None:
+    if options.out and (options.out / "config.json").exists() and (options.out / "metrics.json").exists():
+        raise ValueError(
+            f"expected an --out for results, got {options.out}, which holds a run with its own metrics.json"
+        )
     given, labels, classes = read_predictions(options.predictions)
     outside = read_probs(options.ood) if options.ood else None
     if outside and classes and outside.classes and classes != outside.classes:

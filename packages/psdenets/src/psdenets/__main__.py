@@ -10,6 +10,7 @@ COMMANDS = {
     "train": "train a classifier and write a run directory",
     "evaluate": "evaluate a finished run on test, out-of-distribution or corrupted images",
     "predict": "class, probability and entropy of pictures",
+    "verify": "check the files of a run against the checksums recorded when they were written",
 }
 _ROWS = "\n".join(f"  {name:<10} {about}" for name, about in COMMANDS.items())
 _HELP = f"""usage: psdenets COMMAND ...    (or: python -m psdenets.COMMAND ...)

@@ -1,7 +1,6 @@
 """Parse command lines: every option of `Config` is a flag, and errors are reported in one line."""
 
 import argparse
-import json
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -13,6 +12,8 @@ from psdenets.option_help import COMMANDS
 from psdenets.options.fields import flag, from_text
 from psdenets.presets import values_of
 
+INTERRUPTED = 130  # exit status of a command ended by Ctrl-C
+
 
 class OneLineParser(argparse.ArgumentParser):
     """An argparse parser that raises `BadInput` instead of printing the usage."""
@@ -22,12 +23,15 @@ class OneLineParser(argparse.ArgumentParser):
 
 
 def run(name: str, main: Callable[[Sequence[str]], int], argv: Sequence[str] | None) -> int:
-    """Call a command; for `BadInput`, print one line on standard error and return exit status 2."""
+    """Call a command; for `BadInput` and Ctrl-C, print one line on standard error and return exit status 2 or 130."""
     try:
         return main(sys.argv[1:] if argv is None else argv)
     except BadInput as error:
         sys.stderr.write(f"{name}: error: {' '.join(str(error).split())}\n")
         return 2
+    except KeyboardInterrupt:
+        sys.stderr.write(f"{name}: interrupted\n")
+        return INTERRUPTED
     except BrokenPipeError:
         sys.stderr.close()
         return 1
@@ -106,8 +110,8 @@ def _with_budget(config: Config) -> Config:
     source = None if config.system.training is None else config.training.max_seconds_of
     if source is None:
         return config
-    try:
-        seconds = json.loads((Path(source) / "metrics.json").read_text())["seconds"]
-    except OSError:
-        raise BadInput(f"expected a finished run with metrics.json in --max-seconds-of, got {source}") from None
-    return config.replace(max_seconds=seconds)
+    from psdenets.runs.forms import read_metrics
+
+    if not (Path(source) / "metrics.json").is_file():
+        raise BadInput(f"expected a finished run with metrics.json in --max-seconds-of, got {source}")
+    return config.replace(max_seconds=read_metrics(Path(source))["seconds"])

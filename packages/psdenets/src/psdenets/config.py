@@ -14,7 +14,7 @@ from functools import cache
 from typing import Any, NamedTuple, Self
 
 from psdenets.errors import BadInput, did_you_mean
-from psdenets.options.fields import OPEN_UNIT, at_least, check, flag, option
+from psdenets.options.fields import OPEN_UNIT, THREADS, at_least, check, flag, option
 from psdenets.options.training import TrainingOptions
 from psdenets.registries import DATASETS
 from psdenets.systems import SYSTEMS
@@ -41,7 +41,7 @@ class Config:
     seed: int = option(0, "seed of weights, data order and noise", at_least(0))
     out: str | None = option(None, "run directory (default: a new one under ./runs)")
     device: str = option("auto", "cpu, cuda, cuda:1 or mps; auto uses CUDA if it is available")
-    threads: int | None = option(None, "CPU threads (default: one for small images, else torch's choice)", at_least(1))
+    threads: int | None = option(None, "CPU threads (default: one for small images, else torch's choice)", THREADS)
     dataset: str = option(
         "digits",
         "images to classify: a name, or module:attribute in your own Python file, which is executed",
@@ -58,10 +58,13 @@ class Config:
 
     def __init__(self, **options: Any) -> None:
         values = _unaliased(options)
+        if "system" in values:
+            raise BadInput(_unknown("system"))
         for item in dataclasses.fields(self):
             default = {} if item.name == "sources" else item.default
             object.__setattr__(self, item.name, values.pop(item.name, default))
         check(self)
+        _check_sources(self.sources)
         if self.model not in SYSTEMS:
             raise BadInput(f"expected --model to be one of {', '.join(SYSTEMS)}, got {self.model}")
         system = SYSTEMS[self.model]
@@ -76,11 +79,14 @@ class Config:
         Options in `values` that belong to other systems are ignored, because files of earlier versions contain all
         options of all systems.
         """
+        if not isinstance(values, Mapping):
+            raise BadInput(f"expected options by name, got {type(values).__name__}")
         known, kept = known_options(), _unaliased(values)
         for name in kept.keys() - known.keys() - {"sources"}:
             raise BadInput(_unknown(name))
         values = {**kept, **_unaliased(changes)}
-        system = SYSTEMS.get(values.get("model", cls.model))
+        model = values.get("model", cls.model)
+        system = SYSTEMS.get(model) if isinstance(model, str) else None  # the constructor refuses other types
         taken = {*_own(), *changes, "sources"} | (set() if system is None else system.takes(values))
         return cls(**{name: value for name, value in values.items() if name in taken})
 
@@ -149,6 +155,14 @@ _DATA = ("dataset", "data_root", "download", "val_share", "split_seed", "limit_t
 
 def _own() -> list[str]:
     return [item.name for item in dataclasses.fields(Config) if "help" in item.metadata]
+
+
+def _check_sources(sources: Any) -> None:
+    """Raise `BadInput` unless these are file and SHA-256 of modules, by name."""
+    form = {"file": str, "sha256": str}
+    found = list(sources.values()) if isinstance(sources, Mapping) else [None]
+    if not all(isinstance(one, Mapping) and {key: type(value) for key, value in one.items()} == form for one in found):
+        raise BadInput(f"expected sources to be file and sha256 of modules by name, got {sources!r}")
 
 
 def _unaliased(values: Mapping[str, Any]) -> dict[str, Any]:

@@ -15,4 +15,13 @@ def did_you_mean(name: str, known: Iterable[str], n: int = 1, cutoff: float = 0.
 
 
 class Interrupted(KeyboardInterrupt):
-    """Training was interrupted after a checkpoint; the message says how to resume."""
+    """Training was interrupted by a signal, after a checkpoint; the message says how to resume."""
+
+    def __init__(self, message: str, number: int = 2) -> None:
+        super().__init__(message)
+        self.number = number
+
+    @property
+    def status(self) -> int:
+        """The exit status of a command that was ended by this signal: 130 for SIGINT, 143 for SIGTERM."""
+        return 128 + self.number

@@ -78,14 +78,28 @@ def _main(argv: Sequence[str]) -> int:
 
 def evaluate(args: argparse.Namespace) -> str:
     """Evaluate according to the flags, write the results to --out, and return the text to print."""
-    import os
     from pathlib import Path
+
+    from psdenets.runs.directory import RunDir
+    from psdenets.runs.lock import only_writer
+
+    out = RunDir(Path(args.out) if args.out else Path(args.run_dir) / "evaluation")
+    if not RunDir(Path(args.run_dir)).holds_run:
+        raise BadInput(f"expected a run directory with config.json and data.json, got {args.run_dir}")
+    if out.holds_run:
+        raise BadInput(f"expected an --out for results, got {out.path}, which holds a run whose metrics would be lost")
+    with only_writer(out.path):
+        return _evaluated(args, out)
+
+
+def _evaluated(args: argparse.Namespace, out: RunDir) -> str:
+    """Evaluate according to the flags, and write the results to `out`."""
+    import os
 
     from bnneval import table
     from psdenets.data import load_splits, load_test_images
     from psdenets.data.sets import VARIABLE
-    from psdenets.runs.directory import RunDir, versions
-    from psdenets.runs.files import write_json
+    from psdenets.runs.directory import versions
     from psdenets.runs.noise import noise_metrics, samples_agree
     from psdenets.runs.plots import prediction_figures, save
 
@@ -98,7 +112,6 @@ def evaluate(args: argparse.Namespace) -> str:
     limit = args.limit_test or model.config.limit_test
     config = model.config.replace(data_root=root, limit_test=limit, download=False)
     samples, seed = args.samples or config.system.final_samples, config.seed if args.seed is None else args.seed
-    out = RunDir(Path(args.out) if args.out else Path(args.run_dir) / "evaluation")
     splits = load_splits(config)
     test = splits.test
     foreign = None if args.ood is None else load_test_images(args.ood, config, model.spec).first(args.limit_test)
@@ -124,7 +137,7 @@ def evaluate(args: argparse.Namespace) -> str:
         lines.append(_grids(args, result["by_steps"], out))
     for name, figure in prediction_figures(predictions, ood).items():
         save(figure, out.file(f"{name}.png"))
-    write_json(out.file("metrics.json"), result)
+    out.folder.write_json("metrics.json", result)
     return "\n".join([*filter(None, lines), f"written to {out.path}", ""])
 
 
@@ -140,12 +153,12 @@ def _loaded(args: argparse.Namespace, steps: int | None) -> ImageClassifier:
 
 def _predicted(model: ImageClassifier, images: Images, samples: int, seed: int, out: RunDir, name: str) -> Predictions:
     """Predictions with the same weight samples as at the end of training, saved under `name`."""
+    from psdenets.runs.prediction_files import save_predictions
     from psdenets.runs.predictions import predict
-    from psdenets.runs.results import save_predictions
     from psdenets.seeds import generator
 
     predictions = predict(model, images, samples, generator(seed, "final"))
-    save_predictions(out, name, predictions)
+    save_predictions(out.folder, name, predictions)
     return predictions
 
 

@@ -173,8 +173,8 @@ PRESETS: dict[str, Values] = _all()
 
 def values_of(name: str) -> Values:
     """The values of a preset."""
-    if name not in PRESETS:
-        hint = did_you_mean(name, PRESETS, n=3, cutoff=0.4)
+    if not isinstance(name, str) or name not in PRESETS:
+        hint = did_you_mean(str(name), PRESETS, n=3, cutoff=0.4)
         raise BadInput(f"expected a preset of --list-presets, got {name!r}{hint}")
     return PRESETS[name]
 

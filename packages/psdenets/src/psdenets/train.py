@@ -12,11 +12,9 @@ from psdenets.errors import Interrupted
 from psdenets.option_help import all_groups, group_help, most_used
 from psdenets.presets import PRESETS, preset
 
-_INTERRUPTED = 130  # exit status of a command ended by Ctrl-C
-
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command and return its exit status: 0 done, 1 diverged, 2 bad input, 130 interrupted."""
+    """Run the command and return its exit status: 0 done, 1 diverged, 2 bad input, 128 + n ended by signal n."""
     return cli.run("psdenets.train", _main, argv)
 
 
@@ -43,7 +41,7 @@ def _fitted(given: cli.Given) -> int:
             fit(cli.configure(given), resume=resume)
     except (Interrupted, Diverged) as error:
         sys.stdout.write(f"{error}\n")
-        return 1 if isinstance(error, Diverged) else _INTERRUPTED
+        return 1 if isinstance(error, Diverged) else error.status
     return 0
 
 

@@ -46,6 +46,9 @@ class Cut:
     at_t2: str = "continue"
 
     def __post_init__(self) -> None:
+        for t in (self.t1, self.t2):
+            if isinstance(t, bool) or not isinstance(t, Real):
+                raise ValueError(f"expected t1 and t2 to be numbers, got {t!r}")
         if not 0 <= self.t1 < self.t2 <= 1:  # also rejects NaN
             raise ValueError(f"expected 0 <= t1 < t2 <= 1, got t1={self.t1}, t2={self.t2}")
         policies = [str(policy) for policy in AtT2]
@@ -128,8 +131,8 @@ class Cut:
 
 
 def _ratio(ratio: float) -> float:
-    if not 0 < ratio <= 1:
-        raise ValueError(f"expected 0 < ratio <= 1, got {ratio}; Cut.none() has no stochastic depth")
+    if isinstance(ratio, bool) or not isinstance(ratio, Real) or not 0 < ratio <= 1:
+        raise ValueError(f"expected 0 < ratio <= 1, got {ratio!r}; Cut.none() has no stochastic depth")
     return ratio
 
 

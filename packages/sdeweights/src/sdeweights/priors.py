@@ -112,6 +112,8 @@ class Prior(nn.Module):
 
     def __init__(self, drift: Field, diffusion: Field | Value, *, coordinatewise: bool = False) -> None:
         super().__init__()
+        if not callable(drift):
+            raise ValueError(f"expected a drift f_p(t, w), got {drift!r}")
         self._drift = drift
         self._diffusion = _as_field(diffusion)
         self.coordinatewise = coordinatewise
@@ -212,8 +214,15 @@ class Prior(nn.Module):
 
 def _as_field(diffusion: Field | Value) -> Field:
     if isinstance(diffusion, Tensor | Positive | LogNormal) or not callable(diffusion):
-        return Constant(diffusion)
+        return _constant(diffusion, "sigma")
     return diffusion
+
+
+def _constant(value: Value, name: str) -> Constant:
+    """A coefficient as a function of (t, w); raises ValueError for NaN, infinities and what is not a number."""
+    if not isinstance(value, Positive | LogNormal):
+        require_finite(value, name)
+    return Constant(value)
 
 
 def _shown(part: object) -> str:
@@ -253,7 +262,8 @@ class OrnsteinUhlenbeck(Prior):
     """
 
     def __init__(self, theta: Value = 1.0, mu: Value = 0.0, sigma: Value = 1.0) -> None:
-        super().__init__(MeanReversion(Constant(theta), Constant(mu)), sigma, coordinatewise=_is_coordinatewise(sigma))
+        drift = MeanReversion(_constant(theta, "theta"), _constant(mu, "mu"))
+        super().__init__(drift, sigma, coordinatewise=_is_coordinatewise(sigma))
 
 
 @final
@@ -281,11 +291,9 @@ class BrownianBridge(Prior):
     def __init__(self, b: Value = 0.0, T: float = 1.25, sigma: Value = 1.0) -> None:
         if isinstance(T, bool) or not isinstance(T, Real) or not 1 < float(T) < math.inf:
             raise ValueError(f"expected a finite time T > 1, since the drift is infinite at T, got {T!r}")
-        if not isinstance(b, Positive | LogNormal):
-            require_finite(b, "the end b")
         if isinstance(sigma, Real) or (isinstance(sigma, Tensor) and sigma.ndim < 2):
             checked(sigma, "sigma")
-        super().__init__(Pull(Constant(b), float(T)), sigma, coordinatewise=_is_coordinatewise(sigma))
+        super().__init__(Pull(_constant(b, "the end b"), float(T)), sigma, coordinatewise=_is_coordinatewise(sigma))
 
 
 def _is_coordinatewise(sigma: Value) -> bool:

@@ -1,6 +1,8 @@
 """Specification of what a network is given: size, channels, classes or target, normalisation."""
 
-from dataclasses import dataclass
+import math
+from dataclasses import dataclass, fields
+from numbers import Integral, Real
 from typing import Any, Self
 
 from psdenets.errors import BadInput
@@ -26,16 +28,33 @@ class ImageSpec:
     target: tuple[float, float] | None = None
 
     def __post_init__(self) -> None:
+        self._check_types()
         if min(self.channels, self.height, self.width) < 1:
             raise BadInput(f"expected images of at least one pixel, got {self.size}")
         if self.target is None and len(self.classes) < 2:
             raise BadInput(f"expected at least two classes, got {len(self.classes)}")
-        if self.target is not None and (self.classes or not self.target[1] > 0):
+        if self.target is not None and (self.classes or len(self.target) != 2 or not self.target[1] > 0):
             raise BadInput(f"expected a target with a std > 0 and no classes, got {self.target} and {self.classes}")
         if self.columns and (len(self.columns), self.height, self.width) != (self.channels, 1, 1):
             raise BadInput(f"expected a name for every column and rows of one pixel, got {self.columns} of {self.size}")
         if not len(self.mean) == len(self.std) == self.channels or min(self.std) <= 0:
             raise BadInput(f"expected mean and std > 0 for {self.channels} channels, got {self.mean} and {self.std}")
+
+    def _check_types(self) -> None:
+        """Raise `BadInput` for values of other types, NaN, infinities and repeated names; lists become tuples."""
+        for name in ("channels", "height", "width"):
+            value = getattr(self, name)
+            if isinstance(value, bool) or not isinstance(value, Integral):
+                raise BadInput(f"expected {name} to be a whole number, got {value!r}")
+            object.__setattr__(self, name, int(value))
+        for name in ("classes", "columns"):
+            names = _tuple(self, name)
+            if not all(isinstance(each, str) for each in names) or len(set(names)) < len(names):
+                raise BadInput(f"expected {name} with different names, got {names}")
+        for name in ("mean", "std", *(("target",) if self.target is not None else ())):
+            numbers = _tuple(self, name)
+            if not all(isinstance(x, Real) and not isinstance(x, bool) and math.isfinite(x) for x in numbers):
+                raise BadInput(f"expected {name} to be finite numbers, got {numbers}")
 
     @property
     def size(self) -> str:
@@ -52,8 +71,19 @@ class ImageSpec:
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> Self:
         """The inverse of `dataclasses.asdict`; accepts lists in place of tuples, as read from JSON."""
-        tuples: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in values.items()}
-        return cls(**tuples)
+        known = {item.name for item in fields(cls)}
+        if not isinstance(values, dict) or not values.keys() <= known:
+            raise BadInput(f"expected some of {', '.join(sorted(known))}, got {values}")
+        return cls(**values)
+
+
+def _tuple(spec: ImageSpec, name: str) -> tuple[Any, ...]:
+    """A field as a tuple, which is stored; raises `BadInput` if it is no list or tuple."""
+    value = getattr(spec, name)
+    if not isinstance(value, list | tuple):
+        raise BadInput(f"expected {name} to be a tuple, got {value!r}")
+    object.__setattr__(spec, name, tuple(value))
+    return tuple(value)
 
 
 _DIGITS = tuple("0123456789")

@@ -18,6 +18,8 @@ from psdenets.data.spec import ImageSpec
 from psdenets.errors import BadInput
 from psdenets.models.likelihoods import likelihood_of
 
+_MOST = 10**6  # weight samples; more would take days, and are a mistake
+
 
 class Drawn(Protocol):
     """S samples of the weights."""
@@ -32,6 +34,18 @@ class Noiseless(NamedTuple):
     """S samples of deterministic weights; their KL is zero."""
 
     kl: Tensor
+
+
+def require_count(value: object, name: str) -> None:
+    """Raise `BadInput` unless the value is a whole number from 1 to a million."""
+    if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= _MOST:
+        raise BadInput(f"expected {name} to be a whole number from 1 to {_MOST:,}, got {value!r}")
+
+
+def require_generator(value: object) -> None:
+    """Raise `BadInput` unless the value is a `torch.Generator` or None."""
+    if value is not None and not isinstance(value, torch.Generator):
+        raise BadInput(f"expected a torch.Generator, got {type(value).__name__}")
 
 
 class ImageClassifier(nn.Module, ABC):
@@ -103,6 +117,8 @@ class ImageClassifier(nn.Module, ABC):
     def normalised(self, x: Tensor) -> Tensor:
         """(x - mean) / std; raise BadInput if x is not a batch of images in [0, 1], or of rows, of the right size."""
         s = self.spec
+        if not isinstance(x, Tensor):
+            raise BadInput(f"expected a tensor of {s.things}, got {type(x).__name__}")
         if x.ndim != 4 or x.shape[1:] != (s.channels, s.height, s.width):
             shape = f"(N, {s.channels}, {s.height}, {s.width})"
             raise BadInput(f"expected {s.things} of shape {shape}, got {tuple(x.shape)}")
@@ -139,8 +155,10 @@ class ImageClassifier(nn.Module, ABC):
             raise BadInput(
                 "expected classes for predict_proba, got a network that predicts a number: use predict_batches"
             )
-        if samples < 1 or batch_size < 1:
-            raise BadInput(f"expected samples and batch_size of at least 1, got {samples} and {batch_size}")
+        require_count(samples, "samples")
+        require_count(batch_size, "batch_size")
+        if not isinstance(x, Tensor):
+            raise BadInput(f"expected a tensor of {self.spec.things}, got {type(x).__name__}")
         probs, _ = self.predict_batches(torch.split(x, batch_size), samples, generator)
         return probs if return_samples else probs.mean(0)
 
@@ -159,6 +177,10 @@ class ImageClassifier(nn.Module, ABC):
         The part that all samples share is computed once per batch, for any number of groups. Probabilities are float64
         on the CPU. With `--mirror`, those of a sample are its average over an image and its mirror image.
         """
+        require_count(samples, "samples")
+        require_generator(generator)
+        if len(batches) == 0:
+            raise BadInput("expected at least one batch, got an empty sequence")
         states: list[list[Any]] = []
         probs, kl = [], []
         for weights in self.draw_in_groups(samples, generator):

@@ -41,6 +41,7 @@ def above(n: float) -> Rule:
     return Rule(f"above {n}", lambda value: value > n)
 
 
+THREADS = Rule("from 1 to 1024", lambda value: 1 <= value <= 1024)  # far more end torch with a segmentation fault
 OPEN_UNIT = Rule("in (0, 1)", lambda value: 0 < value < 1)
 ABOVE_0_TO_1 = Rule("in (0, 1]", lambda value: 0 < value <= 1)
 FROM_0_BELOW_1 = Rule("in [0, 1)", lambda value: 0 <= value < 1)

@@ -17,6 +17,8 @@ from bnneval.scoring import nll_per_sample
 from bnneval.statistics import Interval
 from psdenets.errors import BadInput
 from psdenets.models.regression import LocationScale
+from psdenets.runs.checksums import Folder
+from psdenets.runs.prediction_files import Stored, read_predictions
 from psdenets.runs.predictions import Predictions
 from psdenets.runs.run import Run
 
@@ -135,9 +137,8 @@ def against_twin(run: Path, twin: Path, ood: tuple[str, ...]) -> dict[str, Any]:
     return {key: list(value) for key, value in found.items()}
 
 
-def _read(path: Path) -> tuple[Array, NDArray[np.int64]]:
-    with np.load(path) as file:
-        return file["probs"], file["labels"]
+def _read(path: Path) -> Stored:
+    return read_predictions(Folder(path.parent), path.name)
 
 
 def classification(probs: Array, twin: Array, labels: NDArray[np.int64]) -> dict[str, Interval]:

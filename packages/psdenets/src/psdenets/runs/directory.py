@@ -1,6 +1,8 @@
 """The run directory: its files, and whether it contains a started or finished run."""
 
 import platform
+import shutil
+import uuid
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Self
@@ -8,7 +10,9 @@ from typing import Self
 from psdenets.config import Config
 from psdenets.data.spec import ImageSpec
 from psdenets.errors import BadInput
-from psdenets.runs.files import write_json
+from psdenets.runs.checksums import KNOWN, NAME, WITH_CHECKSUMS, Folder
+from psdenets.runs.digests import Damaged
+from psdenets.runs.lock import NAME as LOCK
 
 
 @dataclass(frozen=True)
@@ -16,15 +20,24 @@ class RunDir:
     """A run directory: config.json, data.json, metrics.jsonl, checkpoints/, and the results of a finished run."""
 
     path: Path
+    new: bool = False  # whether `choose` has just created it
 
     @classmethod
     def choose(cls, config: Config) -> Self:
-        """The directory of --out, or a new one under ./runs."""
+        """The directory of --out, or a new one under ./runs, which is created so that no other process chooses it."""
         if config.out is not None:
             return cls(Path(config.out))
         stem = config.preset or f"{config.dataset.replace(':', '-')}-{config.slug}"
-        names = (f"{stem}-seed{config.seed}{'' if n == 1 else f'-{n}'}" for n in range(1, 10_000))
-        return cls(next(Path("runs") / name for name in names if not (Path("runs") / name).exists()))
+        for n in range(1, 10_000):
+            path = Path("runs") / f"{stem}-seed{config.seed}{'' if n == 1 else f'-{n}'}"
+            try:
+                path.mkdir(parents=True)
+            except FileExistsError:
+                continue
+            except OSError as error:
+                raise BadInput(f"could not create {path}: {error.strerror}") from None
+            return cls(path, new=True)
+        raise BadInput(f"expected a free name under runs/, but {stem}-seed{config.seed} is taken 9,999 times")
 
     @property
     def holds_run(self) -> bool:
@@ -36,6 +49,11 @@ class RunDir:
         """Whether a run was finished here: metrics.json is written last."""
         return self.file("metrics.json").exists()
 
+    @property
+    def folder(self) -> Folder:
+        """The files with checksums."""
+        return Folder(self.path)
+
     def file(self, name: str) -> Path:
         """Path of a file of the run."""
         return self.path / name
@@ -46,19 +64,62 @@ class RunDir:
             raise BadInput(f"expected a new --out, got {self.path}, which holds a run; resume it with --resume")
         if self.path.exists() and (not self.path.is_dir() or any(map(_foreign, self.path.iterdir()))):
             raise BadInput(f"expected a new or empty --out, got {self.path}, which holds other files")
-        about = {"images": asdict(spec), "sizes": sizes, "versions": versions()}
-        write_json(self.file("data.json"), about | ({} if checksum is None else {"checksum": checksum}))
-        write_json(self.file("config.json"), {**config.as_dict(), "out": str(self.path)})
+        about = {"format": WITH_CHECKSUMS, "images": asdict(spec), "sizes": sizes, "versions": versions()}
+        self.folder.write_json("data.json", about | ({} if checksum is None else {"checksum": checksum}))
+        self.folder.write_json("config.json", {**config.as_dict(), "out": str(self.path)})
 
     def reopen(self, config: Config) -> None:
         """Make a finished run unfinished, to be continued with another config; interrupted, it finishes as before."""
-        self.file("metrics.json").unlink(missing_ok=True)
-        write_json(self.file("config.json"), {**config.as_dict(), "out": str(self.path)})
+        self.adopt()
+        self.folder.remove("metrics.json")
+        self.folder.write_json("config.json", {**config.as_dict(), "out": str(self.path)})
+
+    def adopt(self) -> None:
+        """Record checksums of a run that an earlier version wrote; does nothing if it has checksums."""
+        if self.folder.records() is None:
+            self.record()
+
+    def record(self) -> None:
+        """Record checksums of all files as they are now.
+
+        Those of checkpoints and chains come first, so the run itself has checksums only once all of it has.
+        """
+        run = uuid.uuid4().hex
+        for inner in self._inner():
+            Folder(inner, run).record(sorted(path.name for path in inner.iterdir() if _recorded(path)))
+        Folder(self.path, run).record(name for name in KNOWN if self.file(name).is_file())
+
+    def folders(self) -> list[Folder]:
+        """The run directory, its checkpoints and its chains, each with its own checksums."""
+        run = self.folder.id or None
+        return [self.folder, *(Folder(inner, run) for inner in self._inner())]
+
+    def _inner(self) -> list[Path]:
+        found = (*sorted(self.file("checkpoints").glob("epoch-*")), self.file("chains"))
+        return [path for path in found if path.is_dir()]
+
+    def sweep(self) -> None:
+        """Remove temporary files that a killed process left; only one process writes to a run."""
+        for folder in (self.path, self.file("checkpoints"), self.file("chains")):
+            for path in folder.glob(".*.tmp"):
+                shutil.rmtree(path, ignore_errors=True) if path.is_dir() else path.unlink(missing_ok=True)
+
+    def verify(self) -> None:
+        """Raise `Damaged` if a file of a finished run is missing or damaged."""
+        self.folder.verify()
+        for name in ("config.json", "data.json", "model.safetensors", "predictions.npz", "metrics.json"):
+            if not self.file(name).is_file():
+                raise Damaged(f"{self.file(name)} is missing")
+
+
+def _recorded(path: Path) -> bool:
+    """Whether a file of a checkpoint or of chains gets a checksum."""
+    return path.suffix in (".json", ".safetensors") and path.name != NAME and not path.name.startswith(".")
 
 
 def _foreign(path: Path) -> bool:
     """Whether a file is not just left over from a run that was killed while it was starting."""
-    return not (path.name == "data.json" or (path.name.startswith(".") and path.name.endswith(".tmp")))
+    return path.name not in ("data.json", NAME, LOCK) and not (path.name.startswith(".") and path.name.endswith(".tmp"))
 
 
 def versions() -> dict[str, str]:

@@ -92,6 +92,8 @@ def features(
 
 def _pixels(images: Any) -> Tensor:
     array = images.detach().cpu().numpy() if isinstance(images, Tensor) else np.asarray(images)
+    if array.ndim == 0:
+        raise BadInput(f"expected images, got {images!r}")
     return as_images(array, np.zeros(len(array), np.int64), 1, "images").pixels
 
 

@@ -13,6 +13,7 @@ from bnneval import ece, mean_probs, predictive_entropy, reliability, roc
 from bnneval import plots as bnn_plots
 from psdenets.models.psde import Classifier, DeepBlock
 from psdenets.models.regression import LocationScale
+from psdenets.runs.files import atomically
 from psdenets.runs.regression_plots import function_figure, number_figures
 from psdenets.seeds import generator
 from psdenets.tasks import task_of
@@ -74,12 +75,11 @@ def prediction_figures(test: Predictions, ood: Mapping[str, Predictions] | None 
 
 
 def save(figure: Figure, path: Path) -> None:
-    """Write a PNG; creates missing folders."""
+    """Write a PNG atomically; creates missing folders."""
     from matplotlib import rc_context
 
-    path.parent.mkdir(parents=True, exist_ok=True)
     with rc_context(bnn_plots.STYLE):
-        figure.savefig(path, dpi=150)
+        atomically(path, lambda temporary: figure.savefig(temporary, dpi=150, format="png"))
 
 
 def training_curves(records: list[dict[str, Any]]) -> Figure:

@@ -13,6 +13,7 @@ from psdenets.data import Images
 from psdenets.data.images import to_unit
 from psdenets.models.base import ImageClassifier
 from psdenets.models.likelihoods import Likelihood
+from psdenets.models.sizes import require_predictions_fit
 
 
 class Predictions(NamedTuple):
@@ -38,6 +39,8 @@ def predict(
     after_batch: Callable[[], None] = lambda: None,
 ) -> Predictions:
     """Predict all images with the same S weight samples, independently of the batch size."""
+    outputs = len(model.spec.classes) or 2
+    require_predictions_fit(samples, len(images), outputs, f"{samples:,} weight samples")
     batches = Batches(images.pixels, model.mean.device, batch_size)
     probs, kl = model.predict_batches(batches, samples, generator, after_batch)
     return Predictions(probs.numpy(), images.labels.numpy(), float(kl.mean() + model.head_kl()), model.likelihood)

@@ -1,21 +1,18 @@
 """Write the results of a finished run: weights, predictions, metrics, plots and report; metrics.json comes last."""
 
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any, NamedTuple
-
-import numpy as np
 
 from psdenets.config import Config
 from psdenets.data import Images
 from psdenets.errors import BadInput
 from psdenets.models.base import ImageClassifier
 from psdenets.runs.directory import RunDir, versions
-from psdenets.runs.files import atomically, write_json
 from psdenets.runs.html_report import write_report
 from psdenets.runs.noise import noise_metrics, samples_agree
 from psdenets.runs.plots import draw_plots
-from psdenets.runs.predictions import Predictions, predict
+from psdenets.runs.prediction_files import save_predictions
+from psdenets.runs.predictions import predict
 from psdenets.runs.weights import save_weights
 from psdenets.seeds import generator
 from psdenets.tasks import task_of
@@ -37,7 +34,7 @@ def write_results(
 
     The training data are shown in the picture of a function of one number.
     """
-    atomically(run.file("model.safetensors"), lambda path: save_weights(model.state_dict(), path))
+    run.folder.write("model.safetensors", lambda path: save_weights(model.state_dict(), path))
     try:
         predictions = predict(model, test, config.system.final_samples, generator(config.seed, "final"))
         noise = noise_metrics(model, test, predictions)
@@ -53,21 +50,11 @@ def write_results(
         "seed": config.seed,
         "versions": versions(),
     }
-    save_predictions(run, "predictions.npz", predictions)
+    save_predictions(run.folder, "predictions.npz", predictions)
     draw_plots(run, predictions, model, history.epochs, (test, train))
     write_report(run, config, metrics, predictions, test, model.spec.classes)
-    write_json(run.file("metrics.json"), metrics)
+    run.folder.write_json("metrics.json", metrics)
     return summary(metrics, run, config)
-
-
-def save_predictions(run: RunDir, name: str, predictions: Predictions) -> None:
-    """Write probs (S, N, C) and labels (N,) in the format that `python -m bnneval` reads."""
-
-    def write(path: Path) -> None:
-        with path.open("wb") as file:  # given a path, numpy would append .npz to it
-            np.savez_compressed(file, probs=predictions.probs, labels=predictions.labels)
-
-    atomically(run.file(name), write)
 
 
 def summary(metrics: Mapping[str, Any], run: RunDir, config: Config) -> str:

@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from psdenets.errors import BadInput
-from psdenets.runs.files import read_json, read_lines
+from psdenets.runs.files import path_of
+from psdenets.runs.forms import read_history, read_metrics
 from psdenets.tasks import task_of
 
 if TYPE_CHECKING:
@@ -40,7 +41,7 @@ class Run:
     @classmethod
     def load(cls, path: str | Path, *, allow_code: bool = False) -> Self:
         """The run in a directory; raises BadInput unless it is finished."""
-        if not (Path(path) / "metrics.json").is_file():
+        if not (path_of(path) / "metrics.json").is_file():
             raise BadInput(f"expected a finished run with metrics.json, got {path}")
         return cls(Path(path), allow_code)
 
@@ -60,13 +61,12 @@ class Run:
     @cached_property
     def metrics(self) -> dict[str, Any]:
         """The final metrics on the test images: metrics.json."""
-        found: dict[str, Any] = read_json(self.path / "metrics.json")
-        return found
+        return read_metrics(self.path)
 
     @cached_property
     def history(self) -> list[dict[str, Any]]:
         """The metrics of every epoch: metrics.jsonl."""
-        return read_lines(self.path / "metrics.jsonl")
+        return read_history(self.path)
 
     @cached_property
     def model(self) -> ImageClassifier:
@@ -78,15 +78,16 @@ class Run:
     @cached_property
     def predictions(self) -> Predictions:
         """Probabilities (S, N, C), or location and scale (S, N, 2), and labels (N,) of the test set."""
-        import numpy as np
-
         from psdenets.models.likelihoods import likelihood_of
+        from psdenets.runs.checksums import Folder
         from psdenets.runs.loading import read_config
+        from psdenets.runs.prediction_files import read_predictions
         from psdenets.runs.predictions import Predictions
 
-        likelihood = likelihood_of(*read_config(self.path, self.allow_code))
-        with np.load(self.path / "predictions.npz") as found:
-            return Predictions(found["probs"], found["labels"], self.metrics["kl"], likelihood)
+        config, spec = read_config(self.path, self.allow_code)
+        outputs = 2 if spec.target is not None else len(spec.classes)
+        found = read_predictions(Folder(self.path), "predictions.npz", outputs)
+        return Predictions(*found, self.metrics["kl"], likelihood_of(config, spec))
 
     @property
     def report(self) -> Path:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, final
 
 from psdenets.errors import BadInput
+from psdenets.runs.files import path_of
 from psdenets.runs.run import Run
 
 COLUMNS = (
@@ -62,13 +63,15 @@ def runs_table(runs: str | Path | Run | Sequence[str | Path | Run]) -> RunsTable
     Example: print(runs_table(["runs/*"]))
     """
     found = [runs] if isinstance(runs, str | Path | Run) else runs
+    if not isinstance(found, Sequence):
+        raise BadInput(f"expected runs, directories or patterns, got {runs!r}")
     return RunsTable(_row(run) for each in found for run in _runs(each))
 
 
 def _runs(pattern: str | Path | Run) -> Iterable[Run]:
     if isinstance(pattern, Run):
         return [pattern]
-    here = Path(pattern)
+    here = path_of(pattern)
     paths = sorted(Path(here.anchor).glob(str(here.relative_to(here.anchor))))
     if not paths:
         raise BadInput(f"expected run directories, got {pattern}, which matches nothing")
@@ -77,9 +80,9 @@ def _runs(pattern: str | Path | Run) -> Iterable[Run]:
 
 def _row(run: Run) -> dict[str, Any]:
     """The options are read as text, so a run with custom code is listed without executing it."""
-    from psdenets.runs.files import read_json
+    from psdenets.runs.checksums import Folder
 
-    options, metrics = read_json(run.path / "config.json"), run.metrics
+    options, metrics = Folder(run.path).read_json("config.json", dict), run.metrics
     names = (*COLUMNS, *(_NUMBERS if "rmse" in metrics else ()))
     return {name: run.path.name if name == "run" else {**options, **metrics}.get(name) for name in names}
 

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, final
 
 from psdenets.errors import BadInput
-from psdenets.runs.files import write_text
+from psdenets.runs.files import path_of, write_text
 
 if TYPE_CHECKING:
     from psdenets.config import Config
@@ -78,7 +78,7 @@ class CsvLog(Callback):
     """
 
     def __init__(self, path: str | Path | None = None) -> None:
-        self.path = None if path is None else Path(path)
+        self.path = None if path is None else path_of(path)
         self._records: list[Record] = []
 
     def on_begin(self, training: Training) -> None:
@@ -109,7 +109,7 @@ class TensorBoardLog(Callback):
     def __init__(self, path: str | Path | None = None, every: int = 10) -> None:
         if every < 1:
             raise BadInput(f"expected every to be at least 1 step, got {every}")
-        self.path, self.every = None if path is None else Path(path), every
+        self.path, self.every = None if path is None else path_of(path), every
         self._writer: Any = None
         _summary_writer()  # raises now, not when training starts
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from psdenets.config import Config
@@ -18,7 +17,9 @@ from psdenets.options.fields import flag
 from psdenets.presets import preset
 from psdenets.registries import FROM_PYTHON, TABLES
 from psdenets.runs.directory import RunDir
-from psdenets.runs.files import read_json
+from psdenets.runs.files import path_of
+from psdenets.runs.forms import DATA
+from psdenets.runs.lock import only_writer
 from psdenets.runs.run import Run
 
 if TYPE_CHECKING:
@@ -67,23 +68,32 @@ def fit(
     """
     from psdenets.data.arrays import pool_from
 
+    if not isinstance(callbacks, Sequence):
+        raise BadInput(f"expected a sequence of callbacks, got {callbacks!r}")
     pool = None if data is None else pool_from(data)
     out = options.get("out", config.out if isinstance(config, Config) else None)
     if resume and out is None:
         raise BadInput("expected --out RUN_DIR with --resume, got no --out")
-    before = RunDir(Path(out)) if resume and out is not None else None
+    before = RunDir(path_of(out)) if resume and out is not None else None
     if before is not None and before.holds_run:
-        found, run = _resumed(before, config, options, allow_code)
+        found, run, extended = _resumed(before, config, options, allow_code)
     else:
         found, run = _fresh(_config(config, options, None if pool is None else pool.name))
-    if not run.finished:
-        _train(found, run, pool, callbacks, progress)
-    elif progress != "none":
-        sys.stdout.write(f"{run.path} holds a finished run: nothing to do\n")
+        extended = False
+    if extended or not run.finished:
+        with only_writer(run.path, new=run.new):
+            if extended:
+                run.reopen(found)
+            _train(found, run, pool, callbacks, progress)
+    else:
+        run.verify()
+        if progress != "none":
+            sys.stdout.write(f"{run.path} holds a finished run: nothing to do\n")
     return Run(run.path, allow_code=allow_code or bool(found.references))
 
 
 def _train(config: Config, run: RunDir, pool: Pool | None, callbacks: Sequence[Callback], progress: str) -> None:
+    """Train a run that is not finished, as its only writer."""
     from psdenets.training.callbacks import logs_of
     from psdenets.training.display import require_display
     from psdenets.training.session import train
@@ -102,7 +112,7 @@ def _require_same(pool: Pool | None, run: RunDir) -> None:
     """Raise BadInput unless these are the arrays that the run was started with."""
     if pool is None:
         raise BadInput(f"expected data=, the arrays that {run.path} was trained on, got no data")
-    if pool.checksum != read_json(run.file("data.json")).get("checksum"):
+    if pool.checksum != run.folder.read_json("data.json", DATA, infinities=False).get("checksum"):
         raise BadInput(f"expected the arrays that {run.path} was trained on, got others: their checksum differs")
 
 
@@ -114,7 +124,9 @@ def _config(config: str | Config | Mapping[str, Any] | None, options: dict[str, 
             raise BadInput(f"expected options with dataset={dataset!r} for rows of numbers, got those of {found!r}")
     if isinstance(config, Config):
         return config.replace(**given)
-    return preset(config, **given) if isinstance(config, str) else Config.read(config or {}, **given)
+    return (
+        preset(config, **given) if isinstance(config, str) else Config.read({} if config is None else config, **given)
+    )
 
 
 def _fresh(config: Config) -> tuple[Config, RunDir]:
@@ -126,8 +138,12 @@ def _fresh(config: Config) -> tuple[Config, RunDir]:
 
 def _resumed(
     run: RunDir, config: str | Config | Mapping[str, Any] | None, options: dict[str, Any], allow_code: bool
-) -> tuple[Config, RunDir]:
-    """The existing run and its config; raises BadInput for an option that would change what it computes."""
+) -> tuple[Config, RunDir, bool]:
+    """The config of an existing run, the run, and whether it gets more epochs.
+
+    Raises:
+        BadInput: for an option that would change what the run computes.
+    """
     from psdenets.runs.loading import read_config
 
     found, _ = read_config(run.path, allow_code=allow_code)
@@ -141,13 +157,14 @@ def _resumed(
         if name not in _MAY_CHANGE and value != before.get(name) and name != "sources":
             raise BadInput(f"expected {flag(name)} {before.get(name)} as in {run.path}, got {value}")
     changed = found.replace(**{name: value for name, value in wanted.items() if name in _MAY_CHANGE})
-    if wanted.get("epochs") != before.get("epochs"):
-        _extend(found, changed, run)
-    return changed, run
+    extended = wanted.get("epochs") != before.get("epochs")
+    if extended:
+        _check_extension(found, changed, run)
+    return changed, run, extended
 
 
-def _extend(before: Config, after: Config, run: RunDir) -> None:
-    """Give a run more epochs; raises BadInput if its schedule cannot be continued.
+def _check_extension(before: Config, after: Config, run: RunDir) -> None:
+    """Raise BadInput if a run cannot get this number of epochs, or its schedule cannot be continued.
 
     The learning rate, if it is not constant, continues on the schedule of the new number of epochs.
     """
@@ -161,4 +178,3 @@ def _extend(before: Config, after: Config, run: RunDir) -> None:
             f"expected --epochs {old} as in {run.path}, got {new}: its grid was already refined, see --steps "
             f"{before.system.flow.steps}"
         )
-    run.reopen(after)

@@ -5,28 +5,29 @@ Chain k depends only on (seed, k), so a run that is killed and resumed produces 
 
 import time
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors.torch import load_file, save_file
 from torch import Tensor
 from torch.nn import functional as F
 
 from psdenets.config import Config
 from psdenets.data.images import to_unit
-from psdenets.errors import BadInput, Interrupted
+from psdenets.errors import BadInput
 from psdenets.models.hmc import diagnostics
 from psdenets.models.hmc.diagnostics import Cost, Mixing
 from psdenets.models.hmc.hamiltonian import Chain, sample_chain
 from psdenets.models.hmc.model import HMC
 from psdenets.models.nets.resnet import ResNet
 from psdenets.options.baselines import HmcOptions
+from psdenets.runs.checksums import Folder
 from psdenets.runs.directory import RunDir
-from psdenets.runs.files import atomically, read_json, write_json, write_lines
+from psdenets.runs.forms import CHAIN
 from psdenets.runs.results import History, write_results
+from psdenets.runs.weights import Form, TensorFile, save_weights
 from psdenets.seeds import generator, seed_of
-from psdenets.training.session import Stopped, begin, stoppable
+from psdenets.training.session import begin
+from psdenets.training.stopping import Stop, Stopped, stoppable
 from psdenets.training.watch import Watch
 from sdeweights import flatten
 
@@ -51,17 +52,17 @@ def fit(config: Config, run: RunDir, watch: Watch) -> None:
         f"hmc over {model.network.size:,} weights: {cost}; run directory {run.path}\n"
         f"a full-size one, as Izmailov et al. (2021) ran it on CIFAR-10: {full_size}\n"
     )
-    with stoppable() as asked:
+    with stoppable() as stop:
         try:
-            chains = run_chains(model, x, labels, run.file("chains"), _progress(config.system.hmc, asked, watch))
+            chains = run_chains(model, x, labels, _chains_of(run), _progress(config.system.hmc, stop, watch))
         except Stopped:
             resume = watch.resume_with(run.path)
-            raise Interrupted(f"stopped, finished chains are saved; resume with: {resume}") from None
+            raise stop.interrupted(f"stopped, finished chains are saved; resume with: {resume}") from None
     model.keep(chains)
     mixing = model.mixing(x, labels, to_unit(splits.val.pixels[:_HELD_OUT]))
     watch.say(mixing_table(chains, mixing))
     # one line per chain; other systems have one line per epoch
-    write_lines(run.file("metrics.jsonl"), [{"chain": k, **chain.statistics()} for k, chain in enumerate(chains)])
+    run.folder.write_lines("metrics.jsonl", [{"chain": k, **chain.statistics()} for k, chain in enumerate(chains)])
     hmc = config.system.hmc
     facts: dict[str, Any] = {
         "transitions": hmc.chains * (hmc.warmup + hmc.draws),
@@ -73,6 +74,11 @@ def fit(config: Config, run: RunDir, watch: Watch) -> None:
     watch.say(write_results(run, config, model, splits.test, history))
 
 
+def _chains_of(run: RunDir) -> Folder:
+    """The folder of the chains of a run."""
+    return Folder(run.file("chains"), run.folder.id)
+
+
 def estimate(model: HMC, x: Tensor, labels: Tensor, images: int) -> Cost:
     """Estimate the cost of sampling with `images` images, by timing gradients on the few images in x."""
     w = model.draws.new_zeros(model.network.size)
@@ -81,7 +87,7 @@ def estimate(model: HMC, x: Tensor, labels: Tensor, images: int) -> Cost:
 
 
 def run_chains(
-    model: HMC, x: Tensor, labels: Tensor, folder: Path, after_draw: Callable[[], None] = lambda: None
+    model: HMC, x: Tensor, labels: Tensor, folder: Folder, after_draw: Callable[[], None] = lambda: None
 ) -> list[Chain]:
     """All chains of a run. Chains found in `folder` are loaded; the others are sampled and saved there once complete.
 
@@ -91,14 +97,14 @@ def run_chains(
     log_density = model.log_density(x, labels)
     chains = []
     for k in range(hmc.chains):
-        path, origin = folder / f"chain-{k}.safetensors", _origin(c, k, len(x))
-        if not path.exists():
+        name, origin = f"chain-{k}", _origin(c, k, len(x))
+        if not (folder.path / f"{name}.safetensors").exists():
             g, seed = generator(c.seed, "chain-start", k), seed_of(c.seed, "chain", k)
             w0 = hmc.prior_std * torch.randn(model.network.size, generator=g, dtype=torch.float64)
             lengths = {"warmup": hmc.warmup, "draws": hmc.draws, "leapfrog": hmc.leapfrog}
             chain = sample_chain(log_density, w0, **lengths, seed=seed, after_draw=after_draw)
-            _save_chain(path, chain, origin)
-        chains.append(_load_chain(path, origin))
+            _save_chain(folder, name, chain, origin)
+        chains.append(_load_chain(folder, name, origin, Form((hmc.draws, model.network.size), "F64")))
     return chains
 
 
@@ -109,29 +115,30 @@ def _origin(config: Config, k: int, images: int) -> dict[str, Any]:
     return {"chain": k, "images": images, **{name: values[name] for name in names}}
 
 
-def _save_chain(path: Path, chain: Chain, origin: dict[str, Any]) -> None:
+def _save_chain(folder: Folder, name: str, chain: Chain, origin: dict[str, Any]) -> None:
     """Save the draws as safetensors and the rest as JSON. Draws are written last, so a chain with draws is complete."""
-    write_json(path.with_suffix(".json"), {**chain.statistics(), "origin": origin})
-    atomically(path, lambda temporary: save_file({"draws": chain.draws}, temporary))
+    folder.write_json(f"{name}.json", {**chain.statistics(), "origin": origin})
+    folder.write(f"{name}.safetensors", lambda path: save_weights({"draws": chain.draws}, path))
 
 
-def _load_chain(path: Path, origin: dict[str, Any]) -> Chain:
-    values = read_json(path.with_suffix(".json"))
+def _load_chain(folder: Folder, name: str, origin: dict[str, Any], form: Form) -> Chain:
+    values = folder.read_json(f"{name}.json", {**CHAIN, "origin": dict})
     found = values.pop("origin")
+    file = TensorFile.open(folder, f"{name}.safetensors")
     if found != origin:
-        raise BadInput(f"expected a chain of {origin} in {path}, got one of {found}")
-    return Chain(load_file(path)["draws"], **values)
+        raise BadInput(f"expected a chain of {origin} in {file.path}, got one of {found}")
+    file.require({"draws": form})
+    return Chain(file.read()["draws"], **values)
 
 
-def _progress(hmc: HmcOptions, asked: list[int], watch: Watch) -> Callable[[], None]:
+def _progress(hmc: HmcOptions, stop: Stop, watch: Watch) -> Callable[[], None]:
     """A function to call after each transition, which stops if requested and reports progress now and then."""
     done, total, said = 0, hmc.chains * (hmc.warmup + hmc.draws), time.perf_counter()
 
     def after_draw() -> None:
         nonlocal done, said
         done += 1
-        if asked:
-            raise Stopped
+        stop.check()
         if time.perf_counter() - said > 15:
             said = time.perf_counter()
             watch.say(f"{done} of {total} transitions\n")

@@ -5,6 +5,7 @@ import torch
 from psdenets.config import Config
 from psdenets.data.sets import Pool, splits_of
 from psdenets.models.base import ImageClassifier
+from psdenets.models.sizes import require_training_fits
 from psdenets.training.loop import Trainer
 from psdenets.training.session import device_of, threads_for
 from psdenets.training.start_from import start_of
@@ -23,6 +24,7 @@ def trained(config: Config, pool: Pool, history: list[dict[str, object]] | None 
     size = max(_SMALLEST_BATCH, min(config.training.batch_size, n_train))
     config = config.replace(batch_size=size, epoch_test=False)
     splits = splits_of(spare, config)
+    require_training_fits(config, splits.spec, len(splits.test))
     before = torch.get_num_threads()
     torch.set_num_threads(config.threads or threads_for(config, splits.spec))
     try:

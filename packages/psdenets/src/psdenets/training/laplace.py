@@ -8,7 +8,7 @@ from psdenets.errors import BadInput
 from psdenets.models.laplace import fitted, laplace_torch, resnet_in
 from psdenets.models.point import resnet
 from psdenets.runs.directory import RunDir
-from psdenets.runs.files import read_json, read_lines, write_lines
+from psdenets.runs.forms import read_history, read_metrics
 from psdenets.runs.loading import load, read_config
 from psdenets.runs.results import History, write_results
 from psdenets.systems import SYSTEMS
@@ -47,9 +47,9 @@ def approximate(config: Config, run: RunDir, watch: Watch) -> None:
     started = time.perf_counter()
     approximation = fitted(config, splits.spec, resnet_in(model), splits.train).to(model.mean.device)
     seconds = time.perf_counter() - started
-    before = read_json(source / "metrics.json")
-    epochs = read_lines(source / "metrics.jsonl")
-    write_lines(run.file("metrics.jsonl"), epochs)
+    before = read_metrics(source, "epochs", "steps", "selected_epoch")
+    epochs = read_history(source)
+    run.folder.write_lines("metrics.jsonl", epochs)
     facts = {name: before[name] for name in ("epochs", "steps", "selected_epoch")} | {"fit_seconds": round(seconds, 3)}
     history = History(epochs, before["seconds"] + seconds, facts)
     watch.say(write_results(run, config, approximation, splits.test, history))

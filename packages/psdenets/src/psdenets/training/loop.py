@@ -20,6 +20,7 @@ from psdenets.data import Images, Splits
 from psdenets.data.augment import augmented
 from psdenets.data.images import to_unit
 from psdenets.data.spec import ImageSpec
+from psdenets.errors import BadInput
 from psdenets.models.base import ImageClassifier
 from psdenets.models.nets.odenet import ODENet
 from psdenets.models.psde import Classifier, DeepBlock, require_seen_noise
@@ -27,6 +28,7 @@ from psdenets.models.regression import LocationScale
 from psdenets.options.network import FlowOptions
 from psdenets.options.training import TrainingOptions
 from psdenets.runs.predictions import Predictions, predict
+from psdenets.runs.weights import TensorFile
 from psdenets.seeds import generator
 from psdenets.systems import SYSTEMS
 from psdenets.tasks import task_of
@@ -35,6 +37,7 @@ from psdenets.training.micro_batches import kept_by_an_image, size_for
 from psdenets.training.objective import kappa_at
 from psdenets.training.schedules import rate
 from psdenets.training.start_from import Start, copied
+from psdenets.training.state import check_tensors, check_values
 from psdenets.training.step import Losses, TrainingStep
 from sdeweights import DiagonalDrift, NonFiniteState, WeightProcess
 
@@ -72,7 +75,16 @@ class Position:
     @property
     def place(self) -> str:
         """A name made of the epochs and batches done, which sorts by time."""
-        return f"epoch-{self.epoch:05d}-batch-{self.batch:06d}"
+        return _place(self.epoch, self.batch)
+
+    @property
+    def best_place(self) -> str | None:
+        """The name of the place after the best epoch so far."""
+        return None if self.best_epoch is None else _place(self.best_epoch, 0)
+
+
+def _place(epoch: int, batch: int) -> str:
+    return f"epoch-{epoch:05d}-batch-{batch:06d}"
 
 
 class Trainer:
@@ -251,6 +263,14 @@ class Trainer:
             self.averaged.load_state_dict(found, strict=False)
         self.at.start_seconds = start.seconds
         self.started = sum(p.numel() for name, p in self.model.named_parameters() if name in found)
+
+    def check(self, values: dict[str, Any], tensors: TensorFile) -> None:
+        """Raise `BadInput` unless a checkpoint has the values and shapes that `restore` needs."""
+        check_values(values, self.batches)
+        at, size = values["position"], self.options.batch_size
+        if tensors.path.parent.name != _place(at["epoch"], at["batch"]):
+            raise BadInput(f"expected the position of its name, got epoch {at['epoch']}, batch {at['batch']}")
+        check_tensors(tensors, at, self.model, self.averaged is not None, at["batch"] * size)
 
     def restore(self, snapshot: Snapshot) -> None:
         """The inverse of `snapshot`."""

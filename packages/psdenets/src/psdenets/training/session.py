@@ -1,11 +1,7 @@
 """One training session: start or resume a run, train, checkpoint when asked to stop, and write the results."""
 
-import signal
-import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from types import FrameType
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -13,27 +9,24 @@ import torch
 from psdenets.config import Config
 from psdenets.data import Splits
 from psdenets.data.spec import ImageSpec
-from psdenets.errors import BadInput, Interrupted
+from psdenets.errors import BadInput
 from psdenets.models.base import ImageClassifier
 from psdenets.models.psde import Classifier
+from psdenets.models.sizes import require_training_fits
 from psdenets.nn.scales import block_shapes
 from psdenets.references import sources
 from psdenets.runs.directory import RunDir
-from psdenets.runs.files import write_lines
 from psdenets.runs.results import History, write_results
 from psdenets.systems import SYSTEMS
 from psdenets.training.allocator import keep_freed_memory
 from psdenets.training.checkpoint import Checkpoints
 from psdenets.training.loop import Build, Diverged, Trainer
 from psdenets.training.start_from import start_of
+from psdenets.training.stopping import Stop, Stopped, stoppable
 from psdenets.training.tune_sigma import tuned
 from psdenets.training.watch import CallbackFailed, Followed, Watch
 
 _NUMBERS_WORTH_THREADS = 2**18
-
-
-class Stopped(Exception):
-    """The session was asked to stop."""
 
 
 def train(config: Config, run: RunDir, watch: Watch) -> None:
@@ -60,60 +53,83 @@ def descend(
     keep_freed_memory()
     device = device_of(config.device)
     splits = watch.splits(config)
+    require_training_fits(config, splits.spec, len(splits.test))
     torch.set_num_threads(config.threads or threads_for(config, splits.spec))
     trainer = Trainer(config, splits, device, build)
-    checkpoints = Checkpoints(run.file("checkpoints"))
-    snapshot = checkpoints.load()
-    if snapshot is not None:
-        trainer.restore(snapshot)
-    else:
-        trainer.start(start_of(config, splits.spec))
-    begin(run, config, splits)
-    with watch.following(trainer) as followed, stoppable() as asked:
-        followed.say(_opening(config, splits, trainer, run))
+    checkpoints = begin_or_restore(trainer, run)
+    with stoppable() as stop:
+        _train(trainer, run, checkpoints, watch, stop)
+        try:
+            stop.at_once()
+            _write(trainer, run, watch, finish)
+            stop.ignore_further()
+        except Stopped:
+            resume = watch.resume_with(run.path)
+            raise stop.interrupted(f"stopped, all epochs are in the checkpoint; resume with: {resume}") from None
+
+
+def _train(trainer: Trainer, run: RunDir, checkpoints: Checkpoints, watch: Watch, stop: Stop) -> None:
+    """Train all remaining epochs; save a checkpoint if the session is asked to stop, or if a callback fails."""
+    with watch.following(trainer) as followed:
+        followed.say(_opening(trainer.config, trainer.splits, trainer, run))
         try:
             followed.begin(run)
-            _fit(trainer, run, checkpoints, followed, asked)
+            _fit(trainer, run, checkpoints, followed, stop)
         except Stopped:
-            checkpoints.save(trainer.at.place, trainer.snapshot())
-            raise Interrupted(f"stopped, checkpoint saved; resume with: {watch.resume_with(run.path)}") from None
+            stop.ignore_further()
+            _save(checkpoints, trainer)
+            raise stop.interrupted(f"stopped, checkpoint saved; resume with: {watch.resume_with(run.path)}") from None
         except Diverged as error:
             raise Diverged(f"training diverged at {error}; try a smaller --lr, --sigma or --clip") from None
         except CallbackFailed as failure:
-            checkpoints.save(trainer.at.place, trainer.snapshot())
+            _save(checkpoints, trainer)
             failure.error.add_note(f"checkpoint saved; resume with: {watch.resume_with(run.path)}")
             raise failure.error from None
-    _write(trainer, run, watch, finish)
 
 
-def _fit(trainer: Trainer, run: RunDir, checkpoints: Checkpoints, followed: Followed, asked: list[int]) -> None:
+def begin_or_restore(trainer: Trainer, run: RunDir) -> Checkpoints:
+    """Restore the trainer from a checkpoint of the run, or give it its first weights, and write the run's config."""
+    config, spec, resumed = trainer.config, trainer.splits.spec, run.holds_run
+    if not resumed:
+        trainer.start(start_of(config, spec))
+    begin(run, config, trainer.splits)
+    checkpoints = Checkpoints(run.file("checkpoints"), run.folder.id)
+    snapshot = checkpoints.load(trainer.check) if resumed else None
+    if snapshot is not None:
+        trainer.restore(snapshot)
+    elif resumed:
+        trainer.start(start_of(config, spec))
+    return checkpoints
+
+
+def _save(checkpoints: Checkpoints, trainer: Trainer) -> None:
+    checkpoints.save(trainer.at.place, trainer.snapshot(), trainer.at.best_place)
+
+
+def _fit(trainer: Trainer, run: RunDir, checkpoints: Checkpoints, followed: Followed, stop: Stop) -> None:
     """Train all remaining epochs, with checkpoints."""
     options = trainer.options
     saved = time.perf_counter()
 
-    def stop_if_asked() -> None:
-        if asked:
-            raise Stopped
-
     while trainer.at.epoch < options.epochs:
         while trainer.at.batch < trainer.batches and not (_out_of_time(trainer) or followed.ended):
             followed.step(trainer.step())
-            stop_if_asked()
+            stop.check()
             if time.perf_counter() - saved >= options.checkpoint_seconds:
-                checkpoints.save(trainer.at.place, trainer.snapshot())
+                _save(checkpoints, trainer)
                 saved = time.perf_counter()
         if trainer.at.batch == 0:
             return
-        record = trainer.finish_epoch(stop_if_asked)
-        write_lines(run.file("metrics.jsonl"), trainer.at.history)
-        checkpoints.save(trainer.at.place, trainer.snapshot())
+        record = trainer.finish_epoch(stop.check)
+        run.folder.write_lines("metrics.jsonl", trainer.at.history)
+        _save(checkpoints, trainer)
         saved = time.perf_counter()
         followed.epoch(record)
         if _out_of_time(trainer) or followed.ended:
             by = "by a callback" if followed.ended else f"after --max-seconds {options.max_seconds:g}"
             followed.say(f"stopped {by}, at step {trainer.at.step} of {trainer.steps}")
             return
-        stop_if_asked()
+        stop.check()
 
 
 def _out_of_time(trainer: Trainer) -> bool:
@@ -122,8 +138,11 @@ def _out_of_time(trainer: Trainer) -> bool:
 
 
 def begin(run: RunDir, config: Config, splits: Splits) -> None:
-    """Write the config of a new run and record the files of custom code; does nothing for an existing run."""
-    if not run.holds_run:
+    """Write the config of a new run, with the files of custom code; record checksums of one of an earlier version."""
+    run.sweep()
+    if run.holds_run:
+        run.adopt()
+    else:
         config = config.replace(sources=sources(config.references))
         sizes = {name: len(getattr(splits, name)) for name in ("train", "val", "test")}
         run.begin(config, splits.spec, sizes, splits.checksum)
@@ -191,27 +210,3 @@ def device_of(name: str) -> torch.device:
     except (RuntimeError, AssertionError, NotImplementedError):
         raise BadInput(f"--device {name}: not available on this machine") from None
     return device
-
-
-@contextmanager
-def stoppable() -> Iterator[list[int]]:
-    """Yield a list to which Ctrl-C and termination signals are appended; a second signal ends the process at once.
-
-    Python delivers signals to the main thread, so in another thread the list stays empty.
-    """
-    asked: list[int] = []
-    if threading.current_thread() is not threading.main_thread():
-        yield asked
-        return
-
-    def handler(number: int, frame: FrameType | None) -> None:
-        if asked:
-            signal.default_int_handler(number, frame)
-        asked.append(number)
-
-    before = {number: signal.signal(number, handler) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield asked
-    finally:
-        for number, old in before.items():
-            signal.signal(number, old)

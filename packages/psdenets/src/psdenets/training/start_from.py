@@ -14,7 +14,7 @@ from psdenets.config import Config
 from psdenets.data.spec import ImageSpec
 from psdenets.errors import BadInput
 from psdenets.options.fields import flag
-from psdenets.runs.files import read_json
+from psdenets.runs.forms import read_metrics
 from psdenets.runs.loading import read_config
 from psdenets.runs.weights import load_weights
 
@@ -49,7 +49,7 @@ def start_of(config: Config, spec: ImageSpec) -> Start | None:
         ours, theirs = getattr(config, name), getattr(source, name)
         if ours != theirs:
             raise BadInput(f"expected {flag(name)} {theirs} as in {run}, which may know validation images, got {ours}")
-    seconds: float = read_json(run / "metrics.json")["seconds"]
+    seconds: float = read_metrics(run)["seconds"]
     return Start(run, load_weights(run / "model.safetensors"), seconds)
 
 
