@@ -129,7 +129,7 @@ def numbers(n=60, seed=0):
     return [[*row, 5 + 2 * row[0] - row[1] + 0.1 * e] for row, e in zip(x, g.normal(size=n), strict=True)]
 
 
-def test_a_csv_file_is_trained_on_evaluated_and_predicted(tmp_path, capsys):
+def test_a_csv_file_is_trained_on_evaluated_and_predicted(tmp_path, capsys, rendered):
     file, out = write_csv(tmp_path / "data.csv", numbers()), tmp_path / "run"
     flags = [f"--{name.replace('_', '-')}={value}" for name, value in {**TINY, "epochs": 40, "lr": 0.03}.items()]
     start = ["--dataset", "csv", "--data-root", str(file), "--batch-size", "16", "--out", str(out)]
@@ -313,13 +313,13 @@ FILE = np.array(numbers(40))
 @pytest.mark.parametrize(
     ("data", "message"),
     [
-        ((FILE[:, :2], FILE[:-1, 2]), "expected 40 targets in x, got shape"),
-        ((FILE[:, :2], FILE[:, 2:]), r"expected 40 targets in x, got shape \(40, 1\)"),
+        ((FILE[:, :2], FILE[:-1, 2]), "expected 40 targets in y, got shape"),
+        ((FILE[:, :2], FILE[:, 2:]), r"expected 40 targets in y, got shape \(40, 1\)"),
         ((FILE[:, :2], FILE[:, 2].astype(complex)), "expected y to be one whole number or text"),
-        ((FILE[:, :2], np.where(FILE[:, 2] > 6, np.nan, FILE[:, 2])), "expected finite targets in x, got nan"),
+        ((FILE[:, :2], np.where(FILE[:, 2] > 6, np.nan, FILE[:, 2])), "expected finite targets in y, got nan"),
         ((np.where(FILE > 6, np.nan, FILE), FILE[:, 2]), "expected finite numbers in x, got nan in row"),
         ((FILE[:, :2], FILE[:, 2], FILE[:, :1], FILE[:, 2]), "expected 2 columns in x_test, got 1"),
-        ((FILE[:, :2], FILE[:, 2], FILE[:, :2], FILE[1:, 2]), "expected 40 targets in x_test"),
+        ((FILE[:, :2], FILE[:, 2], FILE[:, :2], FILE[1:, 2]), "expected 40 targets in y_test"),
     ],
     ids=["short y", "y of two axes", "complex y", "NaN in y", "NaN in x", "columns of x_test", "short y_test"],
 )

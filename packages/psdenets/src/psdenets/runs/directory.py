@@ -8,7 +8,7 @@ from typing import Self
 from psdenets.config import Config
 from psdenets.data.spec import ImageSpec
 from psdenets.errors import BadInput
-from psdenets.runs.files import write_json
+from psdenets.runs.files import read_json, write_json
 
 
 @dataclass(frozen=True)
@@ -49,6 +49,10 @@ class RunDir:
         about = {"images": asdict(spec), "sizes": sizes, "versions": versions()}
         write_json(self.file("data.json"), about | ({} if checksum is None else {"checksum": checksum}))
         write_json(self.file("config.json"), {**config.as_dict(), "out": str(self.path)})
+
+    def extended_by(self, config: Config) -> bool:
+        """Whether a config has other epochs than the run that was started here."""
+        return self.holds_run and read_json(self.file("config.json")).get("epochs") != config.as_dict().get("epochs")
 
     def reopen(self, config: Config) -> None:
         """Make a finished run unfinished, to be continued with another config; interrupted, it finishes as before."""

@@ -76,7 +76,7 @@ def fit(
         found, run = _resumed(before, config, options, allow_code)
     else:
         found, run = _fresh(_config(config, options, None if pool is None else pool.name))
-    if not run.finished:
+    if not run.finished or run.extended_by(found):
         _train(found, run, pool, callbacks, progress)
     elif progress != "none":
         sys.stdout.write(f"{run.path} holds a finished run: nothing to do\n")
@@ -84,16 +84,24 @@ def fit(
 
 
 def _train(config: Config, run: RunDir, pool: Pool | None, callbacks: Sequence[Callback], progress: str) -> None:
-    from psdenets.training.callbacks import logs_of
+    import torch
+
+    from psdenets.training.callbacks import logs_of, require_callbacks
     from psdenets.training.display import require_display
     from psdenets.training.session import train
     from psdenets.training.watch import Watch
 
     require_display(progress)
+    require_callbacks(callbacks)
     if config.dataset in FROM_PYTHON and run.holds_run:
         _require_same(pool, run)
     watch = Watch(progress, (*logs_of(config), *callbacks), pool)
-    train(config, run, watch)
+    threads = torch.get_num_threads()
+    try:
+        with torch.inference_mode(False), torch.enable_grad():  # whatever the caller has switched off
+            train(config, run, watch)
+    finally:
+        torch.set_num_threads(threads)
     for callback in watch.callbacks:
         callback.on_end(Run(run.path, allow_code=bool(config.references)))
 
@@ -141,13 +149,13 @@ def _resumed(
         if name not in _MAY_CHANGE and value != before.get(name) and name != "sources":
             raise BadInput(f"expected {flag(name)} {before.get(name)} as in {run.path}, got {value}")
     changed = found.replace(**{name: value for name, value in wanted.items() if name in _MAY_CHANGE})
-    if wanted.get("epochs") != before.get("epochs"):
-        _extend(found, changed, run)
+    if run.extended_by(changed):
+        _require_extensible(found, changed, run)
     return changed, run
 
 
-def _extend(before: Config, after: Config, run: RunDir) -> None:
-    """Give a run more epochs; raises BadInput if its schedule cannot be continued.
+def _require_extensible(before: Config, after: Config, run: RunDir) -> None:
+    """Raise BadInput unless the run can get more epochs.
 
     The learning rate, if it is not constant, continues on the schedule of the new number of epochs.
     """
@@ -161,4 +169,3 @@ def _extend(before: Config, after: Config, run: RunDir) -> None:
             f"expected --epochs {old} as in {run.path}, got {new}: its grid was already refined, see --steps "
             f"{before.system.flow.steps}"
         )
-    run.reopen(after)

@@ -122,8 +122,13 @@ def _out_of_time(trainer: Trainer) -> bool:
 
 
 def begin(run: RunDir, config: Config, splits: Splits) -> None:
-    """Write the config of a new run and record the files of custom code; does nothing for an existing run."""
-    if not run.holds_run:
+    """Write the config of a new run, with the files of custom code, or that of a run that gets more epochs.
+
+    Nothing changes for other existing runs. Everything that could be refused has been loaded by now.
+    """
+    if run.extended_by(config):
+        run.reopen(config)
+    elif not run.holds_run:
         config = config.replace(sources=sources(config.references))
         sizes = {name: len(getattr(splits, name)) for name in ("train", "val", "test")}
         run.begin(config, splits.spec, sizes, splits.checksum)
