@@ -22,11 +22,10 @@ LIKELIHOODS = {
 
 for name, options in LIKELIHOODS.items():
     out = str(folder / name)
-    first = psdenets.fit(
-        dataset="heteroscedastic", cut="full", schedule="constant", epochs=10, out=out, progress="none", **options
-    )
+    given = {"dataset": "heteroscedastic", "cut": "full", "schedule": "constant", **options}
+    before = psdenets.fit(given, epochs=10, out=out, progress="none").metrics["nll"]
     run = psdenets.fit(out=out, epochs=15, resume=True, progress="none")  # the same bytes as 15 epochs at once
-    print(f"{name}: NLL after 10 epochs {first.metrics['nll']:.3f}, after 15 {run.metrics['nll']:.3f} nats")
+    print(f"{name}: NLL after 10 epochs {before:.3f}, after 15 {run.metrics['nll']:.3f} nats")
     shown = {key: run.metrics[key] for key in ("rmse", "crps", "coverage_90")}
     print("  " + ", ".join(f"{key} {value:.3f}" for key, value in shown.items()))
     print(f"  {evidence_bounds(run.model, load_splits(run.config).train, 16, torch.Generator().manual_seed(0))}")

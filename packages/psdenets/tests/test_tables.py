@@ -18,6 +18,7 @@ from psdenets.data.tables import table_of
 from psdenets.evaluate import main as evaluate
 from psdenets.models.regression import cauchy, gaussian, laplace, student_t
 from psdenets.predict import main as predict
+from psdenets.runs.bounds import evidence_bounds
 from psdenets.runs.noise import variance_share
 from psdenets.train import main as train
 
@@ -297,6 +298,27 @@ def test_runs_on_numbers_are_listed_and_compared(tmp_path):
     with pytest.raises(BadInput, match="expected a run that predicts classes"):
         a.plot_entropy()
     assert Run.load(a.path).predictions.metrics()["crps"] == a.metrics["crps"]
+
+
+def test_the_function_of_a_run_on_arrays_is_drawn_with_given_rows(tmp_path):
+    x, y = np.linspace(-1, 1, 50)[:, None], np.linspace(0, 3, 50)
+    run = fit(None, data=(x, y), out=str(tmp_path / "a"), progress="none", **TINY)
+    with pytest.raises(BadInput, match=r"expected data=\(x, y\) to draw"):
+        run.plot_function()
+    points = [line.get_xydata() for line in run.plot_function((x, y)).axes[0].lines]
+    drawn = [each for each in points if len(each) == 50]
+    assert any(np.allclose(each, np.stack([x[:, 0], y], 1), atol=1e-6) for each in drawn)  # rows are float32
+
+
+def test_bounds_on_the_evidence_of_a_toy_are_those_of_its_densities(tmp_path):
+    run = fit(dataset="cos", cut="full", hold=2.0, out=str(tmp_path / "a"), progress="none", **{**TINY, "epochs": 1})
+    rows = load_splits(run.config).train
+    found = evidence_bounds(run.model, rows, 3, torch.Generator().manual_seed(0))
+    weights = run.model.draw(3, torch.Generator().manual_seed(0))
+    location, scale = run.model.likelihood.predictive(run.model.logits(rows.pixels, weights)).unbind(-1)
+    densities = torch.distributions.Normal(location, scale).log_prob(rows.labels).sum(-1)
+    assert found.elbo == pytest.approx((densities - weights.kl.double()).mean().item(), rel=1e-5)  # float32
+    assert found.importance > found.elbo
 
 
 def test_the_best_weights_are_those_with_the_lowest_nll_of_validation_rows(tmp_path):
