@@ -81,8 +81,8 @@ def _classified(x: Any, y: Any, classes: np.ndarray, spec: ImageSpec) -> Images:
 def _array(values: Any) -> np.ndarray:
     """An array; bfloat16, which numpy lacks, becomes float32, and objects that are all text become text."""
     if isinstance(values, torch.Tensor):
-        values = values.detach().cpu()
-        return (values.float() if values.dtype == torch.bfloat16 else values).numpy()
+        tensor: torch.Tensor = values.detach().cpu()
+        return (tensor.float() if tensor.dtype == torch.bfloat16 else tensor).numpy()
     found = np.asarray(values)
     return found.astype(str) if found.dtype == object and all(isinstance(v, str) for v in found.flat) else found
 
