@@ -1,6 +1,6 @@
 """Train weight processes on a regression whose posterior is known, and compare them with it.
 
-python examples/exact_posterior.py      about ten seconds on one core
+python examples/exact_posterior.py      less than a minute on one core
 """
 
 from theory.best_drifts import Price

@@ -15,7 +15,7 @@ from psdenets.runs.bounds import evidence_bounds
 
 folder = Path(sys.argv[1] if len(sys.argv) > 1 else "runs/likelihoods")
 LIKELIHOODS = {
-    "gaussian": {"likelihood": "gaussian"},  # one trained scale
+    "gaussian": {"likelihood": "gaussian", "spread": "learned"},  # one trained scale
     "predicted": {"likelihood": "gaussian", "spread": "predicted"},  # a scale for every row
     "student-t": {"likelihood": "student-t", "spread": "predicted"},
 }

@@ -124,7 +124,7 @@ class Run:
         if self.model.spec.target is None or self.model.spec.channels != 1:
             raise BadInput(f"expected a run that predicts a number from one column, got {self.path}")
         if data is None and self.config.dataset in FROM_PYTHON:
-            raise BadInput(f"expected data=(x, y) to draw, got none: {self.path} does not keep its arrays")
+            raise BadInput(f"expected data=(x, y) to draw, got no data: {self.path} does not keep its arrays")
         return function_figure(self.model, load_splits(self.config).test if data is None else pool_from(data).train)
 
     def plot_weights(self) -> Figure:
