@@ -69,6 +69,16 @@ def test_an_encoder_with_gradients_or_in_training_mode_is_refused_and_the_cache_
     assert features(encoder.eval().requires_grad_(False), images()).shape == (10, 2)
 
 
+@pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16])
+def test_images_get_the_dtype_of_the_encoder(dtype):
+    encoder = nn.Sequential(nn.Flatten(), nn.Linear(4, 2, bias=False)).to(dtype).eval().requires_grad_(False)
+    with torch.no_grad():
+        encoder[1].weight.copy_(torch.eye(4)[:2])
+    found = psdenets.features(encoder, np.full((3, 2, 2), 255, np.uint8))
+    assert found.dtype == np.float32
+    np.testing.assert_array_equal(found, np.ones((3, 2)))
+
+
 def test_features_that_are_not_finite_are_refused():
     with pytest.raises(BadInput, match="expected finite features"):
         features(Counting(float("inf")).eval(), images())

@@ -289,8 +289,9 @@ def test_a_restored_network_with_learned_features_continues_to_the_same_bytes():
 )
 def test_the_integral_of_the_noise_over_depth_is_the_same_for_every_cut(cut):
     """Brownian weights of diffusion sigma / effect: the integral has standard deviation sigma / sqrt(3)."""
-    process = WeightProcess(torch.zeros(1), lambda t, w: 0 * w, Brownian(2.0 / window_effect(cut)), cut)
+    n = 20_000  # weights, each of which drives a number of its own
+    process = WeightProcess(torch.zeros(n), lambda t, w: 0 * w, Brownian(2.0 / window_effect(cut)), cut)
     with torch.no_grad():
-        path = process.sample(Grid.of(cut, 60, None if cut == Cut.full() else 20), samples=20_000, generator=at())
-        noise = flow(lambda t, h, w: w.expand_as(h), torch.zeros(1, 1), path, "euler-mean")
+        path = process.sample(Grid.of(cut, 60, None if cut == Cut.full() else 20), samples=1, generator=at())
+        noise = flow(lambda t, h, w: w.expand_as(h), torch.zeros(1, n), path, "euler-mean")
     assert noise.std().item() == pytest.approx(2 / math.sqrt(3), rel=0.025)  # 4 s.e. are 2 %

@@ -82,6 +82,29 @@ def test_fit_into_a_folder_that_holds_a_run_is_refused_and_changes_nothing(run):
     assert {path: path.read_bytes() for path in run.path.rglob("*") if path.is_file()} == before
 
 
+def test_fit_trains_where_gradients_are_off_and_leaves_the_settings_of_torch_as_they_were(run, tmp_path):
+    threads = torch.get_num_threads()
+    torch.set_num_threads(threads + 1)
+    try:
+        with torch.inference_mode():
+            other = tiny(tmp_path / "a")
+            assert torch.is_inference_mode_enabled()
+        assert torch.get_num_threads() == threads + 1
+    finally:
+        torch.set_num_threads(threads)
+    assert (other.path / "model.safetensors").read_bytes() == (run.path / "model.safetensors").read_bytes()
+
+
+def test_another_default_dtype_is_refused(tmp_path):
+    torch.set_default_dtype(torch.float64)
+    try:
+        with pytest.raises(BadInput, match=r"expected torch's default dtype to be torch.float32, got torch.float64"):
+            tiny(tmp_path / "a")
+    finally:
+        torch.set_default_dtype(torch.float32)
+    assert not (tmp_path / "a").exists()
+
+
 def test_fit_works_in_a_thread(tmp_path):
     found = []
     thread = threading.Thread(target=lambda: found.append(tiny(tmp_path / "a", epochs=1)))
@@ -115,14 +138,23 @@ def test_callbacks_see_every_step_and_epoch_in_order(tmp_path):
                            ("epoch", 2), ("end", 2)]  # fmt: skip
 
 
-@pytest.mark.parametrize("method", ["on_step", "on_epoch"])
-def test_a_callback_that_returns_true_ends_training_with_complete_results(method, tmp_path):
+@pytest.mark.parametrize(
+    ("method", "true"), [("on_step", True), ("on_epoch", np.bool_(True)), ("on_epoch", torch.tensor(True))]
+)
+def test_a_callback_that_returns_true_ends_training_with_complete_results(method, true, tmp_path):
     callback = Callback()
-    setattr(callback, method, lambda _: True)
+    setattr(callback, method, lambda _: true)
     run = tiny(tmp_path / "a", epochs=5, callbacks=[callback])
     assert run.metrics["epochs"] == 1
     assert run.metrics["steps"] == (1 if method == "on_step" else 2)
     assert run.report.is_file()
+
+
+@pytest.mark.parametrize("callbacks", [Callback(), [Callback], [lambda step: None]], ids=["alone", "class", "function"])
+def test_callbacks_that_cannot_be_called_are_refused_before_anything_is_written(callbacks, tmp_path):
+    with pytest.raises(BadInput, match="expected callbacks to be"):
+        tiny(tmp_path / "a", callbacks=callbacks)
+    assert not (tmp_path / "a").exists()
 
 
 class Raises(Callback):
@@ -224,6 +256,16 @@ def test_fit_takes_arrays_tensors_and_datasets(kind, tmp_path):
     np.testing.assert_array_equal(same.predictions.probs, run.predictions.probs)
 
 
+def test_labels_may_be_objects_that_are_text_and_rows_may_have_any_floating_point_type(tmp_path):
+    from psdenets.data.arrays import pool_from
+
+    x, y = arrays()
+    names = np.array(["low", "mid", "high"], dtype=object)[y]  # as in a column of pandas
+    assert pool_from((x, names)).spec.classes == ("high", "low", "mid")
+    rows = torch.from_numpy(x[:, :2, 0]).bfloat16()
+    torch.testing.assert_close(pool_from((rows, y)).train.pixels[:, :, 0, 0], rows.float(), rtol=0, atol=0)
+
+
 def test_given_test_images_are_used_for_testing(tmp_path):
     (x, y), (x_test, y_test) = arrays(), arrays(21, seed=1)
     run = tiny(tmp_path / "a", data=(x, y, x_test, y_test), limit_train=None, limit_test=None)
@@ -258,7 +300,7 @@ X, Y = arrays()
 @pytest.mark.parametrize(
     ("data", "message"),
     [
-        ((X, Y[:-1]), "expected 80 labels in x, got shape"),
+        ((X, Y[:-1]), "expected 80 labels in y, got 79"),
         ((X, Y.astype(float)), "expected y to be one whole number or text per image, got float64"),
         ((X, Y[:, None]), "expected y to be one whole number or text per image"),
         ((X / 100, Y), r"expected floating-point images in \[0, 1\]"),
@@ -337,6 +379,29 @@ def test_runs_that_cannot_be_extended_are_refused_and_stay_finished(options, mor
     with pytest.raises(BadInput, match=message):
         fit(out=str(run.path), resume=True, epochs=more, progress="none")
     assert Run.load(run.path).metrics == run.metrics
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"data": None}, "expected data="),
+        ({"data": arrays(seed=5)}, "their checksum differs"),
+        ({"progress": "loud"}, "expected progress to be"),
+        ({"callbacks": [Callback]}, "expected callbacks to be"),
+        ({"device": "none-such"}, "not available on this machine"),
+    ],
+    ids=["no data", "other data", "progress", "callback", "device"],
+)
+def test_a_refused_extension_leaves_the_run_finished(options, message, run_on_arrays):
+    before = {path: path.read_bytes() for path in run_on_arrays.path.rglob("*") if path.is_file()}
+    with pytest.raises(BadInput, match=message):
+        fit(**{"out": str(run_on_arrays.path), "data": arrays(), "resume": True, "epochs": 4, **options})
+    assert {path: path.read_bytes() for path in run_on_arrays.path.rglob("*") if path.is_file()} == before
+
+
+@pytest.fixture(scope="module")
+def run_on_arrays(tmp_path_factory):
+    return tiny(tmp_path_factory.mktemp("fit") / "a", data=arrays(), epochs=1)
 
 
 def test_an_ensemble_cannot_be_extended(tmp_path):

@@ -36,7 +36,7 @@ def strict(text: str) -> object:
     return json.loads(text, parse_constant=lambda name: pytest.fail(f"{name} is not strict JSON"))
 
 
-def test_a_run_with_an_infinite_nll_finishes(tmp_path, capsys):
+def test_a_run_with_an_infinite_nll_finishes(tmp_path, capsys, rendered):
     flags = [f"--{name.replace('_', '-')}={value}" for name, value in HUGE_STEPS.items()]
     run = tmp_path / "run"
     assert main([*flags, "--out", str(run)]) == 0

@@ -174,7 +174,7 @@ def test_a_run_whose_samples_agree_says_so_in_summary_evaluation_and_report(tmp_
     assert {"epistemic_share", "disagreement"} == (KEYS | NO_NOISE) & result["ood"].keys()
 
 
-def test_a_run_whose_samples_differ_and_one_without_noise_do_not(tmp_path):
+def test_a_run_whose_samples_differ_and_one_without_noise_do_not(tmp_path, rendered):
     for name, options in {"wide": {"cut": "full", "sigma": 3.0}, "none": {"cut": "none"}}.items():
         summary, run = finished(tmp_path / name, **options)
         assert "samples agree" not in summary + run.file("report.html").read_text()

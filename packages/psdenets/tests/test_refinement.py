@@ -256,7 +256,7 @@ def test_a_run_is_evaluated_on_any_grid(refined_run, tmp_path):
     assert not (tmp_path / "e" / "steps.png").exists()
 
 
-def test_several_grids_are_evaluated_plotted_and_shown_as_a_table(refined_run, tmp_path, capsys):
+def test_several_grids_are_evaluated_plotted_and_shown_as_a_table(refined_run, tmp_path, capsys, rendered):
     result = evaluated(refined_run, tmp_path / "e", "--steps", "2,4,8")
     assert list(result["by_steps"]) == ["2", "4", "8"]
     assert result["steps"] == 8

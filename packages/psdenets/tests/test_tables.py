@@ -18,6 +18,7 @@ from psdenets.data.tables import table_of
 from psdenets.evaluate import main as evaluate
 from psdenets.models.regression import cauchy, gaussian, laplace, student_t
 from psdenets.predict import main as predict
+from psdenets.runs.bounds import evidence_bounds
 from psdenets.runs.noise import variance_share
 from psdenets.train import main as train
 
@@ -129,7 +130,7 @@ def numbers(n=60, seed=0):
     return [[*row, 5 + 2 * row[0] - row[1] + 0.1 * e] for row, e in zip(x, g.normal(size=n), strict=True)]
 
 
-def test_a_csv_file_is_trained_on_evaluated_and_predicted(tmp_path, capsys):
+def test_a_csv_file_is_trained_on_evaluated_and_predicted(tmp_path, capsys, rendered):
     file, out = write_csv(tmp_path / "data.csv", numbers()), tmp_path / "run"
     flags = [f"--{name.replace('_', '-')}={value}" for name, value in {**TINY, "epochs": 40, "lr": 0.03}.items()]
     start = ["--dataset", "csv", "--data-root", str(file), "--batch-size", "16", "--out", str(out)]
@@ -299,6 +300,27 @@ def test_runs_on_numbers_are_listed_and_compared(tmp_path):
     assert Run.load(a.path).predictions.metrics()["crps"] == a.metrics["crps"]
 
 
+def test_the_function_of_a_run_on_arrays_is_drawn_with_given_rows(tmp_path):
+    x, y = np.linspace(-1, 1, 50)[:, None], np.linspace(0, 3, 50)
+    run = fit(None, data=(x, y), out=str(tmp_path / "a"), progress="none", **TINY)
+    with pytest.raises(BadInput, match=r"expected data=\(x, y\) to draw"):
+        run.plot_function()
+    points = [line.get_xydata() for line in run.plot_function((x, y)).axes[0].lines]
+    drawn = [each for each in points if len(each) == 50]
+    assert any(np.allclose(each, np.stack([x[:, 0], y], 1), atol=1e-6) for each in drawn)  # rows are float32
+
+
+def test_bounds_on_the_evidence_of_a_toy_are_those_of_its_densities(tmp_path):
+    run = fit(dataset="cos", cut="full", hold=2.0, out=str(tmp_path / "a"), progress="none", **{**TINY, "epochs": 1})
+    rows = load_splits(run.config).train
+    found = evidence_bounds(run.model, rows, 3, torch.Generator().manual_seed(0))
+    weights = run.model.draw(3, torch.Generator().manual_seed(0))
+    location, scale = run.model.likelihood.predictive(run.model.logits(rows.pixels, weights)).unbind(-1)
+    densities = torch.distributions.Normal(location, scale).log_prob(rows.labels).sum(-1)
+    assert found.elbo == pytest.approx((densities - weights.kl.double()).mean().item(), rel=1e-5)  # float32
+    assert found.importance > found.elbo
+
+
 def test_the_best_weights_are_those_with_the_lowest_nll_of_validation_rows(tmp_path):
     run = fit(
         None, dataset="cos", hold=2.0, out=str(tmp_path / "a"), select="best", progress="none", **{**TINY, "epochs": 4}
@@ -313,13 +335,13 @@ FILE = np.array(numbers(40))
 @pytest.mark.parametrize(
     ("data", "message"),
     [
-        ((FILE[:, :2], FILE[:-1, 2]), "expected 40 targets in x, got shape"),
-        ((FILE[:, :2], FILE[:, 2:]), r"expected 40 targets in x, got shape \(40, 1\)"),
+        ((FILE[:, :2], FILE[:-1, 2]), "expected 40 targets in y, got shape"),
+        ((FILE[:, :2], FILE[:, 2:]), r"expected 40 targets in y, got shape \(40, 1\)"),
         ((FILE[:, :2], FILE[:, 2].astype(complex)), "expected y to be one whole number or text"),
-        ((FILE[:, :2], np.where(FILE[:, 2] > 6, np.nan, FILE[:, 2])), "expected finite targets in x, got nan"),
+        ((FILE[:, :2], np.where(FILE[:, 2] > 6, np.nan, FILE[:, 2])), "expected finite targets in y, got nan"),
         ((np.where(FILE > 6, np.nan, FILE), FILE[:, 2]), "expected finite numbers in x, got nan in row"),
         ((FILE[:, :2], FILE[:, 2], FILE[:, :1], FILE[:, 2]), "expected 2 columns in x_test, got 1"),
-        ((FILE[:, :2], FILE[:, 2], FILE[:, :2], FILE[1:, 2]), "expected 40 targets in x_test"),
+        ((FILE[:, :2], FILE[:, 2], FILE[:, :2], FILE[1:, 2]), "expected 40 targets in y_test"),
     ],
     ids=["short y", "y of two axes", "complex y", "NaN in y", "NaN in x", "columns of x_test", "short y_test"],
 )

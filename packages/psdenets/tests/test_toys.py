@@ -148,7 +148,7 @@ def test_flags_override_the_defaults_of_a_toy():
 
 
 @pytest.mark.parametrize("name", ["gap", "cos", "heteroscedastic"])
-def test_a_toy_trains_and_beats_a_constant_prediction(name, tmp_path):
+def test_a_toy_trains_and_beats_a_constant_prediction(name, tmp_path, rendered):
     run = psdenets.fit(dataset=name, out=str(tmp_path / "run"), **QUICK)
     _, y = points(name)
     assert run.metrics["rmse"] < 0.6 * y.std()

@@ -74,7 +74,9 @@ def test_bad_pictures_give_a_one_line_error_and_exit_status_2(small_run, tmp_pat
     assert "required" in failing(predict.main, capsys, small_run)
 
 
-def test_evaluate_with_out_of_distribution_images_writes_metrics_predictions_and_plots(small_run, tmp_path, capsys):
+def test_evaluate_with_out_of_distribution_images_writes_metrics_predictions_and_plots(
+    small_run, tmp_path, capsys, rendered
+):
     args = [str(small_run), "--samples", "3", "--ood", "noise", "--out", str(tmp_path / "e"), "--limit-test", "40"]
     assert evaluate.main(args) == 0
     assert "auroc" in capsys.readouterr().out

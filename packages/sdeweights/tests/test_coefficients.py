@@ -315,9 +315,9 @@ def test_sticking_the_landing_has_the_gradient_of_the_kl_in_the_mean(euler):
     process = affine_process(OrnsteinUhlenbeck(latent, 0.0, 0.5), Cut.full(), constant=GAP, matrix=-0.5)
     path = process.sample(4, 20_000, generator=seeded(), **euler)
     assert path.stl_term.abs().max() > 0.1
-    for p in (latent.mean, latent.log_std):
-        term = path.stl_term  # its gradient has mean 0
-        groups = [torch.autograd.grad(term[i::20].mean(), p, retain_graph=True)[0] for i in range(20)]
+    parameters = (latent.mean, latent.log_std)
+    terms = (path.stl_term[i::20].mean() for i in range(20))  # their gradients have mean 0
+    for groups in zip(*(torch.autograd.grad(term, parameters, retain_graph=True) for term in terms), strict=True):
         gradients = torch.stack(groups)
         assert gradients.std() > 1e-3
         assert abs(gradients.mean()) < 6 * gradients.std() / 20**0.5

@@ -297,7 +297,7 @@ def test_the_bound_rises_to_the_log_evidence_of_the_linear_gaussian_model(euler)
     evidence = distributions.Normal(q**STEPS * m_p, variance**0.5).log_prob(torch.tensor(Y)).item()
     means = []
     for k in (1, 4, 64, 1024):
-        bounds = torch.stack([importance_bound(part, torch.zeros(k)) for part in terms.split(k)])
+        bounds = torch.vmap(importance_bound, in_dims=(0, None))(terms.view(-1, k), torch.zeros(k))
         means.append(bounds.mean().item())
     assert means == sorted(means)
     assert means[1] - means[0] > 0.01

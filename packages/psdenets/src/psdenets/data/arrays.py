@@ -55,12 +55,14 @@ def _table(parts: list[tuple[Any, Any]]) -> Pool:
     """Rows of numbers (N, columns). Floating-point targets are numbers to predict; others are classes."""
     x, y = (_array(part) for part in parts[0])
     if y.dtype.kind == "f":
+        targets_of(y, len(x), "y")  # names y in its errors
         made = table_of(x, y, "x")
         pool = Pool(made.rows, None, made.spec)
         tests = [(rows_of(_array(x), "x_test", made.spec.channels), _array(y)) for x, y in parts[1:]]
-        found = [Images(rows, targets_of(y, rows, "x_test")) for rows, y in tests]
+        found = [Images(rows, targets_of(y, len(rows), "y_test")) for rows, y in tests]
     else:
         classes = np.unique(_labels(y, "y"))
+        raise_unless_one_each(len(x), y, "y")
         made = table_of(x, np.searchsorted(classes, y), "x", regress=False)
         pool = Pool(made.rows, None, replace(made.spec, classes=_names(classes)))
         found = [_classified(*part, classes, made.spec) for part in parts[1:]]
@@ -71,13 +73,18 @@ def _table(parts: list[tuple[Any, Any]]) -> Pool:
 def _classified(x: Any, y: Any, classes: np.ndarray, spec: ImageSpec) -> Images:
     """Rows of a test set whose labels are numbered in the order of `classes`."""
     rows, labels = rows_of(_array(x), "x_test", spec.channels), _labels(y, "y_test")
-    raise_unless_one_each(rows, labels, "y_test")
+    raise_unless_one_each(len(rows), labels, "y_test")
     _require_known(labels, classes, "x_test")
     return Images(rows, torch.from_numpy(np.searchsorted(classes, labels)))
 
 
 def _array(values: Any) -> np.ndarray:
-    return values.detach().cpu().numpy() if isinstance(values, torch.Tensor) else np.asarray(values)
+    """An array; bfloat16, which numpy lacks, becomes float32, and objects that are all text become text."""
+    if isinstance(values, torch.Tensor):
+        tensor: torch.Tensor = values.detach().cpu()
+        return (tensor.float() if tensor.dtype == torch.bfloat16 else tensor).numpy()
+    found = np.asarray(values)
+    return found.astype(str) if found.dtype == object and all(isinstance(v, str) for v in found.flat) else found
 
 
 def _require_known(labels: np.ndarray, classes: np.ndarray, name: str) -> None:
@@ -88,9 +95,11 @@ def _require_known(labels: np.ndarray, classes: np.ndarray, name: str) -> None:
 
 def _images(x: Any, y: Any, classes: np.ndarray, name: str) -> Images:
     """Images whose labels are numbered in the order of `classes`."""
-    labels = _labels(y, name.replace("x", "y"))
+    labels, pixels = _labels(y, name.replace("x", "y")), _pixels(x, name)
+    if pixels.ndim and len(labels) != len(pixels):
+        raise BadInput(f"expected {len(pixels)} labels in {name.replace('x', 'y')}, got {len(labels)}")
     _require_known(labels, classes, name)
-    return as_images(_pixels(x, name), np.searchsorted(classes, labels), len(classes), name)
+    return as_images(pixels, np.searchsorted(classes, labels), len(classes), name)
 
 
 def checksum(pool: Pool) -> str:

@@ -50,11 +50,11 @@ def table_of(x: np.ndarray, y: np.ndarray, where: object, columns: Sequence[str]
     names = tuple(columns) or tuple(f"x{k}" for k in range(1, x.shape[1] + 1))
     mean, std = (tuple(v.tolist()) for v in _moments(x.astype(np.float64)))
     if not regress:
-        raise_unless_one_each(rows, y, where)
+        raise_unless_one_each(len(rows), y, where)
         classes = tuple(str(k) for k in range(int(y.max()) + 1))
         spec = ImageSpec(len(names), 1, 1, classes, mean, std, columns=names)
         return Table(Images(rows, torch.from_numpy(y.astype(np.int64))), spec)
-    target = targets_of(y, rows, where)
+    target = targets_of(y, len(rows), where)
     centre, spread = _moments(target.double().numpy()[:, None])
     if not target.std() > 0:
         raise BadInput(f"expected targets that differ in {where}, got {float(target[0]):g} for all")
@@ -75,7 +75,7 @@ def rows_of(x: np.ndarray, where: object, columns: int | None = None) -> Tensor:
     return torch.from_numpy(np.array(x, np.float32, order="C"))[:, :, None, None]
 
 
-def targets_of(y: np.ndarray, rows: Tensor, where: object) -> Tensor:
+def targets_of(y: np.ndarray, rows: int, where: object) -> Tensor:
     """float32 (N,); raises BadInput unless y has one finite number per row."""
     raise_unless_one_each(rows, y, where)
     if y.dtype.kind not in "fiub":
@@ -86,10 +86,10 @@ def targets_of(y: np.ndarray, rows: Tensor, where: object) -> Tensor:
     return found
 
 
-def raise_unless_one_each(rows: Tensor, y: np.ndarray, where: object) -> None:
+def raise_unless_one_each(rows: int, y: np.ndarray, where: object) -> None:
     """Raise BadInput unless y has one value per row."""
-    if y.shape != (len(rows),):
-        raise BadInput(f"expected {len(rows)} targets in {where}, got shape {y.shape}")
+    if y.shape != (rows,):
+        raise BadInput(f"expected {rows} targets in {where}, got shape {y.shape}")
 
 
 def _moments(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -12,7 +12,7 @@ from psdenets.data import Images
 from psdenets.errors import BadInput
 from psdenets.models.base import ImageClassifier
 from psdenets.models.psde import Classifier
-from psdenets.nn.heads import DeterministicHead
+from psdenets.nn.heads import DeterministicHead, FixedHead
 from psdenets.runs.predictions import Batches
 from sdeweights import importance_bound
 
@@ -36,7 +36,7 @@ class EvidenceBounds(NamedTuple):
 @torch.no_grad()
 def evidence_bounds(model: ImageClassifier, images: Images, samples: int, generator: torch.Generator) -> EvidenceBounds:
     """ELBO and importance-weighted bound of a PSDE-BNN with a deterministic head; raises BadInput for other systems."""
-    if not isinstance(model, Classifier) or not isinstance(model.head, DeterministicHead):
+    if not isinstance(model, Classifier) or not isinstance(model.head, DeterministicHead | FixedHead):
         raise BadInput(
             "expected --bounds with a network of --model psde or sde-bnn and a deterministic head, got another"
         )

@@ -68,6 +68,11 @@ class RunDir:
         self.folder.write_json("data.json", about | ({} if checksum is None else {"checksum": checksum}))
         self.folder.write_json("config.json", {**config.as_dict(), "out": str(self.path)})
 
+    def extended_by(self, config: Config) -> bool:
+        """Whether a config has other epochs than the run that was started here."""
+        wanted = config.as_dict().get("epochs")
+        return self.holds_run and self.folder.read_json("config.json", dict).get("epochs") != wanted
+
     def reopen(self, config: Config) -> None:
         """Make a finished run unfinished, to be continued with another config; interrupted, it finishes as before."""
         self.adopt()

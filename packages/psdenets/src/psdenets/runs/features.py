@@ -64,7 +64,8 @@ def features(
     """Features (N, d) of images from a frozen encoder.
 
     Args:
-        encoder: a module from images (n, C, H, W) in [0, 1] to (n, ...), in evaluation mode and without gradients.
+        encoder: a module from images (n, C, H, W) in [0, 1] to (n, ...), in evaluation mode and without gradients. The
+            images get the dtype and the device of its parameters.
         images: uint8 (N, H, W), (N, H, W, C) or (N, C, H, W), as an array or tensor.
         cache: a npz file to keep the features in. It is used again if encoder and images are the same, by checksum.
         batch_size: images per pass.
@@ -81,7 +82,8 @@ def features(
         with np.load(path) as stored:
             if "key" in stored and str(stored["key"]) == key:
                 return np.asarray(stored["features"])
-    parts = [encoder(to_unit(part)).flatten(1) for part in torch.split(pixels, batch_size)]
+    like = next((p for p in encoder.parameters() if p.is_floating_point()), torch.zeros(1, dtype=torch.float32))
+    parts = [encoder(to_unit(part).to(like)).flatten(1) for part in torch.split(pixels, batch_size)]
     found = torch.cat(parts).float().cpu().numpy()
     if not np.isfinite(found).all():
         raise BadInput("expected finite features, got NaN or infinity from the encoder")

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from psdenets.errors import BadInput
+from psdenets.registries import FROM_PYTHON
 from psdenets.runs.files import path_of
 from psdenets.runs.forms import read_history, read_metrics
 from psdenets.tasks import task_of
@@ -112,14 +113,20 @@ class Run:
             raise BadInput(f"expected a run that predicts classes, got {self.path}, which predicts numbers")
         return self._figure("entropy")
 
-    def plot_function(self) -> Figure:
-        """Test rows, mean and bands of a function of one number; plots/function.png shows the training rows."""
+    def plot_function(self, data: Any = None) -> Figure:
+        """Rows, mean and bands of a function of one number; plots/function.png shows the training rows.
+
+        The rows are the test rows, or those of `data`, (x, y). A run on arrays does not keep them, so it needs `data`.
+        """
         from psdenets.data import load_splits
+        from psdenets.data.arrays import pool_from
         from psdenets.runs.regression_plots import function_figure
 
         if self.model.spec.target is None or self.model.spec.channels != 1:
             raise BadInput(f"expected a run that predicts a number from one column, got {self.path}")
-        return function_figure(self.model, load_splits(self.config).test)
+        if data is None and self.config.dataset in FROM_PYTHON:
+            raise BadInput(f"expected data=(x, y) to draw, got no data: {self.path} does not keep its arrays")
+        return function_figure(self.model, load_splits(self.config).test if data is None else pool_from(data).train)
 
     def plot_weights(self) -> Figure:
         """Sample paths of a few weights over depth."""

@@ -133,6 +133,16 @@ class TensorBoardLog(Callback):
         self._writer.close()
 
 
+def require_callbacks(callbacks: object) -> None:
+    """Raise BadInput unless these are objects with the methods of `Callback`."""
+    if not isinstance(callbacks, Sequence):
+        raise BadInput(f"expected callbacks to be a list of Callback objects, got {type(callbacks).__name__}")
+    for callback in callbacks:
+        methods = (getattr(callback, name, None) for name in ("on_begin", "on_step", "on_epoch", "on_end"))
+        if isinstance(callback, type) or not all(map(callable, methods)):
+            raise BadInput(f"expected callbacks to be objects of psdenets.Callback, got {callback!r}")
+
+
 def logs_of(config: Config) -> tuple[Callback, ...]:
     """The callbacks of `--log`."""
     name = "none" if config.system.training is None else config.training.log

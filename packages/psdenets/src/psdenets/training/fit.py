@@ -76,14 +76,11 @@ def fit(
         raise BadInput("expected --out RUN_DIR with --resume, got no --out")
     before = RunDir(path_of(out)) if resume and out is not None else None
     if before is not None and before.holds_run:
-        found, run, extended = _resumed(before, config, options, allow_code)
+        found, run = _resumed(before, config, options, allow_code)
     else:
         found, run = _fresh(_config(config, options, None if pool is None else pool.name))
-        extended = False
-    if extended or not run.finished:
+    if not run.finished or run.extended_by(found):
         with only_writer(run.path, new=run.new):
-            if extended:
-                run.reopen(found)
             _train(found, run, pool, callbacks, progress)
     else:
         run.verify()
@@ -94,16 +91,24 @@ def fit(
 
 def _train(config: Config, run: RunDir, pool: Pool | None, callbacks: Sequence[Callback], progress: str) -> None:
     """Train a run that is not finished, as its only writer."""
-    from psdenets.training.callbacks import logs_of
+    import torch
+
+    from psdenets.training.callbacks import logs_of, require_callbacks
     from psdenets.training.display import require_display
     from psdenets.training.session import train
     from psdenets.training.watch import Watch
 
     require_display(progress)
+    require_callbacks(callbacks)
     if config.dataset in FROM_PYTHON and run.holds_run:
         _require_same(pool, run)
     watch = Watch(progress, (*logs_of(config), *callbacks), pool)
-    train(config, run, watch)
+    threads = torch.get_num_threads()
+    try:
+        with torch.inference_mode(False), torch.enable_grad():  # whatever the caller has switched off
+            train(config, run, watch)
+    finally:
+        torch.set_num_threads(threads)
     for callback in watch.callbacks:
         callback.on_end(Run(run.path, allow_code=bool(config.references)))
 
@@ -138,8 +143,8 @@ def _fresh(config: Config) -> tuple[Config, RunDir]:
 
 def _resumed(
     run: RunDir, config: str | Config | Mapping[str, Any] | None, options: dict[str, Any], allow_code: bool
-) -> tuple[Config, RunDir, bool]:
-    """The config of an existing run, the run, and whether it gets more epochs.
+) -> tuple[Config, RunDir]:
+    """The config of an existing run, with the options that may change, and the run.
 
     Raises:
         BadInput: for an option that would change what the run computes.
@@ -157,14 +162,13 @@ def _resumed(
         if name not in _MAY_CHANGE and value != before.get(name) and name != "sources":
             raise BadInput(f"expected {flag(name)} {before.get(name)} as in {run.path}, got {value}")
     changed = found.replace(**{name: value for name, value in wanted.items() if name in _MAY_CHANGE})
-    extended = wanted.get("epochs") != before.get("epochs")
-    if extended:
-        _check_extension(found, changed, run)
-    return changed, run, extended
+    if run.extended_by(changed):
+        _require_extensible(found, changed, run)
+    return changed, run
 
 
-def _check_extension(before: Config, after: Config, run: RunDir) -> None:
-    """Raise BadInput if a run cannot get this number of epochs, or its schedule cannot be continued.
+def _require_extensible(before: Config, after: Config, run: RunDir) -> None:
+    """Raise BadInput unless the run can get more epochs.
 
     The learning rate, if it is not constant, continues on the schedule of the new number of epochs.
     """

@@ -103,6 +103,8 @@ class Trainer:
     _sums: dict[str, float]
 
     def __init__(self, config: Config, splits: Splits, device: torch.device, build: Build | None = None) -> None:
+        if torch.get_default_dtype() != torch.float32:
+            raise BadInput(f"expected torch's default dtype to be torch.float32, got {torch.get_default_dtype()}")
         self.config, self.options, self.splits, self.device = config, config.training, splits, device
         n_train = len(splits.train)
         self.model: ImageClassifier = (build or SYSTEMS[config.model].build)(config, splits.spec).to(device)
@@ -281,12 +283,7 @@ class Trainer:
         position = dict(snapshot.values["position"])
         best = position.pop("best_val")
         self.at = Position(**position, best_val=None if best is None else (best[0], best[1]))
-        adam = snapshot.part("adam")
-        for name, p in self.model.named_parameters():
-            if f"{name}.step" in adam:
-                self.optimizer.state[p] = {
-                    key: adam[f"{name}.{key}"].to(p.device) for key in ("step", "exp_avg", "exp_avg_sq")
-                }
+        self._restore_adam(snapshot.part("adam"))
         self._set_steps(self.solver_steps)
         self._set_quiet(self.quiet)
         self._start_epoch()
@@ -295,6 +292,13 @@ class Trainer:
             self._probs = [probs[None] if probs.ndim == 2 else probs]  # earlier versions stored no axis of samples
             self._labels = [snapshot.tensors["epoch.labels"]]
             self._sums = dict(snapshot.values["sums"])
+
+    def _restore_adam(self, adam: dict[str, Tensor]) -> None:
+        """Adam's moments, in the memory layout of their parameters: the fused Adam reads both as flat memory."""
+        for name, p in self.model.named_parameters():
+            if f"{name}.step" in adam:
+                moments = {key: torch.empty_like(p).copy_(adam[f"{name}.{key}"]) for key in ("exp_avg", "exp_avg_sq")}
+                self.optimizer.state[p] = {"step": adam[f"{name}.step"].to(p.device), **moments}
 
     def _complete(self, state: dict[str, Tensor]) -> dict[str, Tensor]:
         """The state of a model, also from a checkpoint that was written before `--tune-sigma`."""

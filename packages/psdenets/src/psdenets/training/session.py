@@ -138,9 +138,15 @@ def _out_of_time(trainer: Trainer) -> bool:
 
 
 def begin(run: RunDir, config: Config, splits: Splits) -> None:
-    """Write the config of a new run, with the files of custom code; record checksums of one of an earlier version."""
+    """Write the config of a new run, with the files of custom code, or that of a run that gets more epochs.
+
+    Other existing runs get checksums if an earlier version wrote them. Everything that could be refused has been loaded
+    by now.
+    """
     run.sweep()
-    if run.holds_run:
+    if run.extended_by(config):
+        run.reopen(config)
+    elif run.holds_run:
         run.adopt()
     else:
         config = config.replace(sources=sources(config.references))

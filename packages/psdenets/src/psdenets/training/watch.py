@@ -100,6 +100,6 @@ class Followed:
         """Call all callbacks; training ends if one returns True."""
         for callback in self.callbacks:
             try:
-                self.ended = event(callback) is True or self.ended
+                self.ended = bool(event(callback)) or self.ended  # also a true value of numpy or torch
             except Exception as error:
                 raise CallbackFailed(error) from error
