@@ -207,7 +207,7 @@ def _corruptions(
         pixels = alike(torch.from_numpy(np.ascontiguousarray(corrupted.transpose(0, 3, 1, 2))), model.spec)
         return model.predict_proba(to_unit(pixels), samples, generator(seed, "final"), return_samples=True).numpy()
 
-    colour = test.pixels.expand(-1, 3, -1, -1).numpy().transpose(0, 2, 3, 1)  # corruptions are defined in colour
+    colour = test.pixels[:].expand(-1, 3, -1, -1).numpy().transpose(0, 2, 3, 1)  # corruptions are defined in colour
     try:
         shift = evaluate_shift(probabilities, colour, test.labels.numpy(), frost=frost)
     except ValueError as error:

@@ -74,7 +74,7 @@ def write_report(
     run: RunDir, config: Config, metrics: dict[str, Any], predictions: Predictions, test: Images, classes: Sequence[str]
 ) -> None:
     """Write report.html. The plots it embeds must already exist."""
-    title = f"{config.dataset}, {config.title}"
+    title = f"{config.data_name}, {config.title}"
     page = f"""<!doctype html>
 <html lang="en"><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">
 <title>{escape(title)}</title><style>{_STYLE}</style>

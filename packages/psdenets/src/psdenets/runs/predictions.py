@@ -11,6 +11,7 @@ from torch import Tensor
 
 from psdenets.data import Images
 from psdenets.data.images import to_unit
+from psdenets.data.stored import StoredPixels
 from psdenets.models.base import ImageClassifier
 from psdenets.models.likelihoods import Likelihood
 
@@ -47,7 +48,7 @@ def predict(
 class Batches(Sequence["Tensor"]):
     """A sequence of batches of images in [0, 1], converted from pixels on access."""
 
-    pixels: Tensor
+    pixels: Tensor | StoredPixels
     device: torch.device
     size: int = 500
 

@@ -5,6 +5,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from operator import itemgetter
 from types import FrameType
 from typing import Any
 
@@ -13,23 +14,25 @@ import torch
 from psdenets.config import Config
 from psdenets.data import Splits
 from psdenets.data.spec import ImageSpec
-from psdenets.errors import BadInput, Interrupted
+from psdenets.errors import BadInput, Interrupted, printable
 from psdenets.models.base import ImageClassifier
 from psdenets.models.psde import Classifier
 from psdenets.nn.scales import block_shapes
 from psdenets.references import sources
 from psdenets.runs.directory import RunDir
-from psdenets.runs.files import write_lines
+from psdenets.runs.files import read_json, write_lines
 from psdenets.runs.results import History, write_results
 from psdenets.systems import SYSTEMS
 from psdenets.training.allocator import keep_freed_memory
 from psdenets.training.checkpoint import Checkpoints
 from psdenets.training.loop import Build, Diverged, Trainer
+from psdenets.training.objective import class_counts
 from psdenets.training.start_from import start_of
 from psdenets.training.tune_sigma import tuned
 from psdenets.training.watch import CallbackFailed, Followed, Watch
 
 _NUMBERS_WORTH_THREADS = 2**18
+_UNEVEN = 2  # classes whose sizes differ by this factor are uneven
 
 
 class Stopped(Exception):
@@ -122,8 +125,16 @@ def _out_of_time(trainer: Trainer) -> bool:
 
 
 def begin(run: RunDir, config: Config, splits: Splits) -> None:
-    """Write the config of a new run and record the files of custom code; does nothing for an existing run."""
-    if not run.holds_run:
+    """Write the config of a new run and record the files of custom code.
+
+    Raises:
+        BadInput: if the run exists and was started with other images.
+    """
+    if run.holds_run:
+        before = read_json(run.file("data.json")).get("checksum")
+        if before is not None and splits.checksum != before:
+            raise BadInput(f"expected the images that {run.path} was started with, got others: they have changed")
+    else:
         config = config.replace(sources=sources(config.references))
         sizes = {name: len(getattr(splits, name)) for name in ("train", "val", "test")}
         run.begin(config, splits.spec, sizes, splits.checksum)
@@ -132,7 +143,7 @@ def begin(run: RunDir, config: Config, splits: Splits) -> None:
 def _write(
     trainer: Trainer, run: RunDir, watch: Watch, finish: Callable[[ImageClassifier, Splits], ImageClassifier]
 ) -> None:
-    at = trainer.at
+    at, splits = trainer.at, trainer.splits
     started = time.perf_counter()
     model = trainer.finished()
     found = tuned(trainer.config, model, trainer.splits.val)
@@ -148,7 +159,7 @@ def _write(
         facts["start_seconds"] = at.start_seconds
     seconds = at.start_seconds + at.seconds + time.perf_counter() - started
     history = History(at.history, seconds, facts)
-    watch.say(write_results(run, trainer.config, model, trainer.splits.test, history, trainer.splits.train))
+    watch.say(write_results(run, trainer.config, model, splits.test, history, splits.train, splits.val))
 
 
 def _opening(config: Config, splits: Splits, trainer: Trainer, run: RunDir) -> str:
@@ -164,10 +175,24 @@ def _opening(config: Config, splits: Splits, trainer: Trainer, run: RunDir) -> s
         else ""
     )
     sizes = f"{len(splits.train)} training, {len(splits.val)} validation, {len(splits.test)} test {splits.spec.things}"
+    notes = "".join(f"{printable(note)}\n" for note in (*splits.notes, *_balance(config, splits)))
     return (
-        f"{config.dataset}: {sizes} of {splits.spec.size}\n"
+        f"{printable(config.data_name)}: {sizes} of {splits.spec.size}\n{notes}"
         f"{config.title}, {parameters:,} parameters{shared}, {noise}; run directory {run.path}{begun}"
     )
+
+
+def _balance(config: Config, splits: Splits) -> list[str]:
+    """A line about how many training pictures the classes of a folder have."""
+    if config.dataset != "imagefolder":
+        return []
+    classes, counts = splits.spec.classes, class_counts(splits.train, splits.spec)
+    (low, fewest), (high, most) = (end(enumerate(counts), key=itemgetter(1)) for end in (min, max))
+    line = f"{len(classes)} classes with {fewest} ({classes[low]}) to {most} ({classes[high]}) training images"
+    if config.training.balance:
+        return [f"{line}; --balance gives all classes the same weight in the loss"]
+    uneven = most >= _UNEVEN * fewest
+    return [f"{line}: {most / fewest:.1f} times as many; --balance would weight the loss" if uneven else line]
 
 
 def threads_for(config: Config, spec: ImageSpec) -> int:
