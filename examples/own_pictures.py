@@ -19,7 +19,7 @@ CLASSES = ("checks", "dots", "rings", "stripes")
 def pattern(name: str, height: int, width: int) -> np.ndarray:
     """A pattern of random scale, place and angle, with values in [0, 1]: (height, width)."""
     angle, period = rng.uniform(0, np.pi), rng.uniform(8, 13)
-    y, x = np.mgrid[:height, :width] - rng.uniform(0, (height, width)).reshape(2, 1, 1)
+    y, x = np.mgrid[:height, :width] - (rng.uniform(0.25, 0.75, 2) * (height, width)).reshape(2, 1, 1)
     u, v = (np.cos(angle) * x + np.sin(angle) * y) / period, (np.cos(angle) * y - np.sin(angle) * x) / period
     waves = {
         "checks": np.sign(np.sin(2 * np.pi * u) * np.sin(2 * np.pi * v)),
@@ -34,8 +34,7 @@ def picture(name: str) -> Image.Image:
     """A noisy pattern in two random colours, with 26 to 42 pixels on its shorter side; a third are grey."""
     short, aspect = rng.integers(26, 43), rng.uniform(1, 1.5)
     size = (short, int(aspect * short)) if rng.random() < 0.5 else (int(aspect * short), short)
-    inks = rng.uniform(0, 1, (2, 3))
-    inks[1] += np.sign(0.5 - inks[1].mean()) * rng.uniform(0.2, 0.5)
+    inks = rng.permutation(rng.uniform((0, 0.5), (0.5, 1), (3, 2)).T)  # one dark, one bright
     shade = pattern(name, *size)[:, :, None]
     pixels = shade * inks[0] + (1 - shade) * inks[1] + rng.normal(0, 0.12, (*size, 3))
     found = Image.fromarray(np.round(255 * pixels.clip(0, 1)).astype(np.uint8))
@@ -50,7 +49,7 @@ def save(place: Path, name: str, count: int) -> None:
 
 
 for name in CLASSES:
-    save(folder / "patterns" / name, name, 150)
+    save(folder / "patterns" / name, name, 200)
 save(folder / "new", "rings", 5)
 out = str(folder / "run")
 train.main(["--dataset", "imagefolder", "--data-root", str(folder / "patterns"), "--out", out])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from psdenets import cli
@@ -15,7 +16,7 @@ from psdenets.tasks import task_of
 if TYPE_CHECKING:
     import numpy as np
 
-    from psdenets.data import Images
+    from psdenets.data import Images, Splits
     from psdenets.models.base import ImageClassifier
     from psdenets.runs.bounds import EvidenceBounds
     from psdenets.runs.directory import RunDir
@@ -79,7 +80,6 @@ def _main(argv: Sequence[str]) -> int:
 def evaluate(args: argparse.Namespace) -> str:
     """Evaluate according to the flags, write the results to --out, and return the text to print."""
     import os
-    from pathlib import Path
 
     from bnneval import table
     from psdenets.data import load_splits, load_test_images
@@ -101,6 +101,8 @@ def evaluate(args: argparse.Namespace) -> str:
     out = RunDir(Path(args.out) if args.out else Path(args.run_dir) / "evaluation")
     splits = load_splits(config)
     test = splits.test
+    if not args.data_root:
+        _require_same(Path(args.run_dir), splits)
     foreign = None if args.ood is None else load_test_images(args.ood, config, model.spec).first(args.limit_test)
     bounds = _bounds(model, splits.train, args.bounds, seed)
     by_steps = {n: _on_grid(args, n, test, samples, seed) for n in coarser}
@@ -126,6 +128,18 @@ def evaluate(args: argparse.Namespace) -> str:
         save(figure, out.file(f"{name}.png"))
     write_json(out.file("metrics.json"), result)
     return "\n".join([*filter(None, lines), f"written to {out.path}", ""])
+
+
+def _require_same(run_dir: Path, splits: Splits) -> None:
+    """Raise BadInput if the pictures of a run have changed, since the test images of now may have been trained on."""
+    from psdenets.runs.files import read_json
+
+    before = read_json(run_dir / "data.json").get("checksum")
+    if None not in (before, splits.checksum) and before != splits.checksum:
+        raise BadInput(
+            f"expected the pictures that {run_dir} was trained on, got others, so its training images may be among the "
+            "test images; --data-root FOLDER evaluates it on a folder anyway"
+        )
 
 
 def _loaded(args: argparse.Namespace, steps: int | None) -> ImageClassifier:
