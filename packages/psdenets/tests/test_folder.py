@@ -12,10 +12,12 @@ import pytest
 import torch
 from PIL import Image
 
-from psdenets import BadInput, Config, Run, fit, predict, train
+from psdenets import BadInput, Callback, Config, Run, build, fit, predict, train
 from psdenets.data import load_splits, stored
 from psdenets.data.folder import chosen_size, imagefolder
 from psdenets.data.stored import Decoding, PictureFile
+from psdenets.models.likelihoods import CATEGORICAL
+from psdenets.seeds import generator
 from psdenets.training.objective import class_weights, mean_nll
 from psdenets.training.step import TrainingStep
 
@@ -42,6 +44,17 @@ def folder(tmp_path):
     for k in range(12):
         picture(root / "b" / f"{k:02}.png", shade=180)
     return root
+
+
+class StopAt(Callback):
+    """Ends training with an exception after some steps."""
+
+    def __init__(self, step):
+        self.at = step
+
+    def on_step(self, step):
+        if step.step == self.at:
+            raise KeyError("stop")
 
 
 def config_of(root, **options):
@@ -217,13 +230,6 @@ def test_a_small_folder_is_one_batch(tmp_path):
 
 
 def test_an_interrupted_run_on_a_folder_resumes_to_the_same_bytes(folder, tmp_path):
-    from psdenets import Callback, Interrupted  # noqa: F401 - the callback below ends training
-
-    class Stop(Callback):
-        def on_step(self, step):
-            if step.step == 3:
-                raise KeyError("stop")
-
     options = {
         "dataset": "imagefolder",
         "data_root": str(folder),
@@ -234,8 +240,7 @@ def test_an_interrupted_run_on_a_folder_resumes_to_the_same_bytes(folder, tmp_pa
     }
     whole = fit(out=str(tmp_path / "whole"), **options)
     with pytest.raises(KeyError):
-        fit(out=str(tmp_path / "cut"), callbacks=[Stop()], **options)
-    shutil.rmtree(tmp_path / "cache", ignore_errors=True)
+        fit(out=str(tmp_path / "cut"), callbacks=[StopAt(3)], **options)
     resumed = fit(out=str(tmp_path / "cut"), resume=True, progress="none", workers=3, cache_dir=str(tmp_path / "other"))
     for name in ("model.safetensors", "predictions.npz", "validation.npz"):
         assert (whole.path / name).read_bytes() == (resumed.path / name).read_bytes(), name
@@ -243,14 +248,8 @@ def test_an_interrupted_run_on_a_folder_resumes_to_the_same_bytes(folder, tmp_pa
 
 
 def test_a_run_is_not_resumed_with_other_pictures(folder, tmp_path):
-    from psdenets import Callback
-
-    class Stop(Callback):
-        def on_step(self, step):
-            raise KeyError("stop")
-
     with pytest.raises(KeyError):
-        fit(config_of(folder, out=str(tmp_path / "r")), callbacks=[Stop()], progress="none")
+        fit(config_of(folder, out=str(tmp_path / "r")), callbacks=[StopAt(1)], progress="none")
     picture(folder / "b" / "new.png")
     with pytest.raises(BadInput, match="they have changed"):
         fit(out=str(tmp_path / "r"), resume=True, progress="none")
@@ -276,9 +275,6 @@ def test_balanced_classes_have_equal_shares_of_the_loss():
 
 @pytest.mark.parametrize("piece", [None, 2])
 def test_a_balanced_step_weights_the_nll_and_nothing_else(piece):
-    from psdenets import build
-    from psdenets.models.likelihoods import CATEGORICAL
-
     model = build(Config(preset="digits-strided", block="strided", stem="none", transition="space-to-depth", pool="none",
                          squeeze_input=1, augment_channels=4, blocks="1", width=4, drift="1-4-1", steps=3))  # fmt: skip
     g = torch.Generator().manual_seed(0)
@@ -309,8 +305,6 @@ def test_predict_reads_pictures_as_training_did(folder, tmp_path, capsys):
     rows = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     assert len(rows) == 42
     everything = torch.cat([part.pixels[:] for part in splits[:3]]).float() / 255
-    from psdenets.seeds import generator
-
     ours = Run.load(run.path).model.predict_proba(everything, 2, generator(0, "predict")).numpy()
     theirs = np.array([list(row["probabilities"].values()) for row in rows])
     np.testing.assert_allclose(np.sort(theirs[:, 0]), np.sort(ours[:, 0]), atol=1e-6)
