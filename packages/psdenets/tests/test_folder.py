@@ -241,7 +241,8 @@ def test_an_interrupted_run_on_a_folder_resumes_to_the_same_bytes(folder, tmp_pa
     whole = fit(out=str(tmp_path / "whole"), **options)
     with pytest.raises(KeyError):
         fit(out=str(tmp_path / "cut"), callbacks=[StopAt(3)], **options)
-    resumed = fit(out=str(tmp_path / "cut"), resume=True, progress="none", workers=3, cache_dir=str(tmp_path / "other"))
+    elsewhere = {"workers": 3, "cache_dir": str(tmp_path / "other")}
+    resumed = fit(out=str(tmp_path / "cut"), resume=True, **options, **elsewhere)
     for name in ("model.safetensors", "predictions.npz", "validation.npz"):
         assert (whole.path / name).read_bytes() == (resumed.path / name).read_bytes(), name
     assert json.loads((whole.path / "config.json").read_text())["image_size"] == 32

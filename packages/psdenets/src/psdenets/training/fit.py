@@ -159,6 +159,8 @@ def _resumed(
         options = {**_config(config, options, dataset).as_dict(), "out": str(run.path)}
         config = None
     wanted = Config.read({**before, **(config or {})}, **options).as_dict()
+    if wanted["image_size"] is None:  # the size was chosen from the folder
+        wanted["image_size"] = before["image_size"]
     for name, value in wanted.items():
         if name not in _MAY_CHANGE and value != before.get(name) and name != "sources":
             raise BadInput(f"expected {flag(name)} {before.get(name)} as in {run.path}, got {value}")

@@ -39,7 +39,7 @@ from psdenets.training.start_from import Start, copied
 from psdenets.training.step import Losses, TrainingStep
 from sdeweights import DiagonalDrift, NonFiniteState, WeightProcess
 
-_ADAPTED = 5000  # images from which a fixed stem is computed
+_ADAPTED, _FEWEST = 5000, 1000  # images from which a fixed stem is computed, up to 32 x 32 pixels, and at least
 
 Build = Callable[[Config, ImageSpec], ImageClassifier]
 
@@ -97,7 +97,8 @@ class Trainer:
         self.model: ImageClassifier = (build or SYSTEMS[config.model].build)(config, splits.spec).to(device)
         self._flow: FlowOptions | None = config.system.flow
         self._check_noise()
-        self.model.adapt(to_unit(splits.train.pixels[:_ADAPTED].to(device)))
+        adapted = max(_FEWEST, min(_ADAPTED, _ADAPTED * 32**2 // (splits.spec.height * splits.spec.width)))
+        self.model.adapt(to_unit(splits.train.pixels[:adapted].to(device)))
         self.averaged = copy.deepcopy(self.model).requires_grad_(False) if self.options.ema else None
         self.best: dict[str, Tensor] = {}
         self.losses = TrainingStep(
@@ -257,9 +258,8 @@ class Trainer:
         adam = snapshot.part("adam")
         for name, p in self.model.named_parameters():
             if f"{name}.step" in adam:
-                self.optimizer.state[p] = {
-                    key: adam[f"{name}.{key}"].to(p.device) for key in ("step", "exp_avg", "exp_avg_sq")
-                }
+                moments = {key: _laid_out_as(p, adam[f"{name}.{key}"]) for key in ("exp_avg", "exp_avg_sq")}
+                self.optimizer.state[p] = {"step": adam[f"{name}.step"].to(p.device), **moments}
         self._set_steps(self.solver_steps)
         self._start_epoch()
         if self.at.batch:
@@ -358,6 +358,11 @@ class Trainer:
         probs, labels = torch.cat(self._probs, dim=1).numpy(), torch.cat(self._labels).numpy()
         predictions = Predictions(probs, labels, self._sums["kl"] / self.at.batch, self.model.likelihood)
         return {"loss": self._sums["loss"] / self.at.batch, **predictions.metrics()}
+
+
+def _laid_out_as(p: Tensor, value: Tensor) -> Tensor:
+    """A value with the strides of p: fused Adam pairs numbers by their place in memory, and files have no strides."""
+    return torch.empty_like(p, requires_grad=False).copy_(value)
 
 
 def _set_steps(model: ImageClassifier, steps: int) -> None:
