@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import json
 import shutil
+import subprocess
+import sys
 import threading
 import tracemalloc
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -309,3 +312,13 @@ def test_predict_reads_pictures_as_training_did(folder, tmp_path, capsys):
     ours = Run.load(run.path).model.predict_proba(everything, 2, generator(0, "predict")).numpy()
     theirs = np.array([list(row["probabilities"].values()) for row in rows])
     np.testing.assert_allclose(np.sort(theirs[:, 0]), np.sort(ours[:, 0]), atol=1e-6)
+
+
+@pytest.mark.deep
+def test_the_example_with_pictures_of_mixed_sizes_reaches_90_percent(tmp_path):
+    """About a minute of CPU time, with no options but the folder."""
+    example = Path(__file__).parents[3] / "examples" / "own_pictures.py"
+    subprocess.run([sys.executable, str(example), str(tmp_path)], check=True)
+    metrics = json.loads((tmp_path / "run" / "metrics.json").read_text())
+    assert metrics["accuracy"] >= 0.9
+    assert metrics["epistemic_share"] > 0.01
