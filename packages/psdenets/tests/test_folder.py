@@ -220,6 +220,9 @@ def test_folders_for_training_and_testing_are_kept_apart(folder, tmp_path):
     assert [len(part) for part in splits[:3]] == [38, 4, 1]
     assert splits.test.labels.tolist() == [1]
     assert any("val/" in note for note in splits.notes)
+    (root / "test" / "b" / "0.png").write_text("not a picture")
+    with pytest.raises(BadInput, match="but none can be read"):
+        load_splits(config_of(root))
     picture(root / "test" / "c" / "0.png")
     with pytest.raises(BadInput, match=r"only the training classes .* also got \['c'\]"):
         load_splits(config_of(root))

@@ -44,12 +44,13 @@ def imagefolder(root: Path, how: Decoding | None = None) -> Pool:
     listing, test_listing = _listings(root)
     how = how or Decoding(chosen_size(listing.files))
     train = stored(listing.files, root, how)
-    if not len(train.labels):
-        raise BadInput(f"expected pictures in {root}, but none can be read: {train.broken[0][1]}")
-    mean, std = train.moments()
-    spec = ImageSpec(3, how.size, how.size, tuple(listing.classes), mean, std)
     held_out = None if test_listing is None else stored(test_listing.files, root, how)
     parts = [part for part in (train, held_out) if part is not None]
+    for part in parts:
+        if not len(part.labels):
+            raise BadInput(f"expected pictures in {root}, but none can be read: {part.broken[0][1]}")
+    mean, std = train.moments()
+    spec = ImageSpec(3, how.size, how.size, tuple(listing.classes), mean, std)
     notes = [_size_note(how), *_ignored([*listing.others, *(test_listing.others if test_listing else [])], parts)]
     return Pool(
         Images(train.pixels, train.labels),

@@ -160,8 +160,9 @@ def _build(files: Sequence[PictureFile], root: Path, how: Decoding, folder: Path
         with (temporary / "pixels").open("wb") as file:
             about = _decoded(files, root, how, file)
         (temporary / "about.json").write_text(json.dumps(about), encoding="utf-8")
-        shutil.rmtree(folder, ignore_errors=True)  # damaged, or complete in the meantime: the content is the same
-        temporary.rename(folder)
+        if _read(folder) is None:  # unless another process was faster
+            shutil.rmtree(folder, ignore_errors=True)
+            temporary.rename(folder)
     except OSError as error:
         raise BadInput(f"could not write {folder}: {error.strerror or error}; choose another --cache-dir") from None
     finally:
