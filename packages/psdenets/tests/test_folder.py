@@ -15,7 +15,7 @@ import pytest
 import torch
 from PIL import Image
 
-from psdenets import BadInput, Callback, Config, Run, build, fit, predict, train
+from psdenets import BadInput, Callback, Config, Run, build, evaluate, fit, predict, train
 from psdenets.data import load_splits, stored
 from psdenets.data.folder import chosen_size, imagefolder
 from psdenets.data.stored import Decoding, PictureFile
@@ -262,6 +262,17 @@ def test_a_run_is_not_resumed_with_other_pictures(folder, tmp_path):
     picture(folder / "b" / "new.png")
     with pytest.raises(BadInput, match="they have changed"):
         fit(out=str(tmp_path / "r"), resume=True, progress="none")
+
+
+def test_a_run_is_not_evaluated_on_pictures_that_have_changed(folder, tmp_path, capsys):
+    run = fit(config_of(folder), out=str(tmp_path / "r"), progress="none")
+    assert evaluate.main([str(run.path)]) == 0
+    found = json.loads((run.path / "evaluation" / "metrics.json").read_text())["metrics"]
+    assert found["nll"] == pytest.approx(run.metrics["nll"], rel=1e-12)
+    picture(folder / "b" / "new.png")
+    assert evaluate.main([str(run.path)]) == 2
+    assert "its training images may be among the test images" in capsys.readouterr().err
+    assert evaluate.main([str(run.path), "--data-root", str(folder)]) == 0
 
 
 def test_flags_of_folders_are_refused_for_other_data_sets(capsys):

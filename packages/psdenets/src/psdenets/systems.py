@@ -204,7 +204,8 @@ _SMALL_IMAGES: dict[str, Any] = {
 # tuning switches the noise off. Pictures are not mirrored, because classes may differ in just that.
 OWN_PICTURES: dict[str, Any] = {
     **LEARNED, "blocks": "1-1-1", "channels": "32-64-64", "block": "gain-3", "steps": 2, "scope": "network",
-    "ratio": 1 / 3, "sigma": 2.0, "kappa_base": 0.01, "samples": 4, "objective": "mixture", "batch_size": 32, "epochs": 16, "epoch_test": False, "test_samples": 10, "augment": "jitter",
+    "ratio": 1 / 3, "sigma": 2.0, "kappa_base": 0.01, "samples": 4, "objective": "mixture",
+    "batch_size": 32, "epochs": 16, "epoch_test": False, "test_samples": 10, "augment": "jitter",
 }  # fmt: skip
 _DIGITS = {"digits": _SMALL_IMAGES, "arrays": _SMALL_IMAGES, "imagefolder": OWN_PICTURES}
 # Toys of one column: local features, a posterior that starts narrow and widens if data say nothing, and a fixed last
