@@ -63,6 +63,7 @@ def test_a_file_of_format_2_is_read_and_options_of_other_systems_are_ignored():
     values = config.as_dict()
     assert values.keys() - FORMAT_2.keys() == {
         "likelihood", "spread", "weight_decay", "mirror", "epoch_test", "log", "start_from",
+        "image_size", "aspect", "cache_dir", "workers", "balance",
     }  # fmt: skip
     assert {name: FORMAT_2[name] for name in values if name in FORMAT_2} == {
         name: value for name, value in values.items() if name in FORMAT_2

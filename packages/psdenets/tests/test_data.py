@@ -6,14 +6,12 @@ import struct
 import numpy as np
 import pytest
 import torch
-from PIL import Image
 from sklearn.datasets import load_digits
 
 from psdenets import BadInput, Config
 from psdenets.data import load_splits, load_test_images
 from psdenets.data.augment import augmented, jittered, shifted
 from psdenets.data.images import as_images, to_unit
-from psdenets.data.pictures import read_picture
 from psdenets.data.readers import read_cifar, read_idx, read_npz
 from psdenets.data.spec import SPECS
 
@@ -132,46 +130,6 @@ def test_label_10_of_svhn_becomes_0(tmp_path):
     splits = load_splits(Config(dataset="svhn", data_root=str(tmp_path), batch_size=4))
     assert splits.train.labels.unique().tolist() == [0]
     assert splits.train.pixels.shape[1:] == (3, 32, 32)
-
-
-def picture(path, size=(8, 8), colour=(10, 20, 30)):
-    path.parent.mkdir(parents=True, exist_ok=True)
-    Image.new("RGB", size, colour).save(path)
-
-
-def test_a_folder_of_images_becomes_a_data_set(tmp_path):
-    for k in range(12):
-        picture(tmp_path / "cat" / f"{k}.png", colour=(k, 0, 0))
-        picture(tmp_path / "dog" / f"{k}.png", size=(16, 8), colour=(0, k, 0))
-    splits = load_splits(Config(dataset="imagefolder", data_root=str(tmp_path), batch_size=4))
-    assert splits.spec.classes == ("cat", "dog")
-    assert splits.spec.size == "3 x 8 x 8"
-    assert sum(len(part) for part in splits[:3]) == 24
-
-
-def test_bad_folders_and_images_are_rejected(tmp_path):
-    def load():
-        return load_splits(Config(dataset="imagefolder", data_root=str(tmp_path / "set"), batch_size=1))
-
-    with pytest.raises(BadInput, match="folder of pictures"):
-        load()
-    (tmp_path / "set" / "cat").mkdir(parents=True)
-    with pytest.raises(BadInput, match="one folder per class, got no picture"):
-        load()
-    picture(tmp_path / "set" / "cat" / "a.png", size=(1, 1))
-    with pytest.raises(BadInput, match="at least 2 x 2 pixels"):
-        load()
-    (tmp_path / "set" / "cat" / "a.png").write_text("not a picture")
-    with pytest.raises(BadInput, match=r"expected a picture in .*a\.png"):
-        load()
-
-
-def test_pictures_are_converted_and_resized(tmp_path):
-    picture(tmp_path / "a.png", size=(16, 4))
-    assert read_picture(tmp_path / "a.png", 3, (8, 8)).shape == (8, 8, 3)
-    grey = read_picture(tmp_path / "a.png", 1, (8, 8))
-    assert grey.shape == (8, 8, 1)
-    assert np.unique(grey).tolist() == [18]  # 0.299 * 10 + 0.587 * 20 + 0.114 * 30
 
 
 def test_out_of_distribution_images_are_converted_to_the_models_shape(tmp_path):

@@ -75,7 +75,12 @@ def colour_run(tmp_path):
         Image.fromarray(picture).save(folder / f"{i}.png")
     spec = ImageSpec(3, 16, 16, ("class0", "class1"), (0.0,) * 3, (1.0,) * 3)
     config = Config(
-        dataset="imagefolder", data_root=str(tmp_path / "data"), width=2, steps=2, drift="1-2-1", batch_size=2
+        dataset="imagefolder",
+        data_root=str(tmp_path / "data"),
+        image_size=16,
+        cut="none",
+        channels="2-2-2",
+        batch_size=2,
     )
     run = RunDir(tmp_path / "run")
     run.begin(config, spec, {"train": 3, "val": 1, "test": 2})

@@ -5,15 +5,18 @@ from __future__ import annotations
 import pytest
 import torch
 
-from psdenets import PRESETS, BadInput, Classifier, Config, build, preset
+from psdenets import PRESETS, BadInput, Classifier, Config, ImageSpec, build, preset
 
 PAPER = [
-    name for name in PRESETS if not any(own in name for own in ("-cpu-", "-warm-", "-refined-", "-long-", "digits-"))
+    name
+    for name in PRESETS
+    if not any(own in name for own in ("-cpu-", "-warm-", "-refined-", "-long-", "digits-", "own-"))
 ]
 
 PSDE = ["ode-first", "sde-first", "fix-w2", "horizontal", "both"]
 
 
+PICTURES = ImageSpec(3, 32, 32, ("a", "b"), (0.5,) * 3, (0.25,) * 3)
 COMMON = {
     "batch_size": 128, "activation": "softplus", "augment_channels": 0, "samples": 1, "schedule": "constant",
     "block": "strided", "select": "best",
@@ -89,7 +92,7 @@ def small(name):
 
 @pytest.mark.parametrize("name", PRESETS)
 def test_every_preset_builds_a_network(name):
-    model = build(small(name))
+    model = build(small(name), PICTURES if name == "own-pictures" else None)
     assert sum(model.parameter_counts().values()) > 0
     if isinstance(model, Classifier):
         assert len(model.deep_blocks) == sum(model.config.system.net.scales)
@@ -102,6 +105,18 @@ def test_presets_of_other_systems_classify_images(name):
     s = model.spec
     with torch.no_grad():
         assert model(torch.rand(2, s.channels, s.height, s.width))[0].shape == (2, 10)
+
+
+def test_own_pictures_is_the_preset_of_a_folder_without_being_named():
+    chosen, default = (c.as_dict() for c in (preset("own-pictures"), Config(dataset="imagefolder")))
+    assert {**chosen, "preset": None} == default
+
+
+@pytest.mark.parametrize("cut", ["none", "full", "horizontal", "both", "vertical"])
+def test_a_folder_can_be_trained_on_with_every_cut(cut):
+    config = Config(dataset="imagefolder", cut=cut, channels="2-2-2")
+    assert config.system.cut.scope == ("network" if cut in ("both", "vertical") else "block")
+    assert build(config, PICTURES).parameter_counts()["w0"] > 0
 
 
 def test_the_error_for_an_unknown_preset_suggests_a_similar_name():

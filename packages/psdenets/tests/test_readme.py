@@ -43,6 +43,10 @@ def test_every_command_runs_with_a_small_network(tmp_path, monkeypatch, capsys):
     """In the README's order, because a command may need an earlier run. The deep test below trains in full."""
     monkeypatch.chdir(tmp_path)
     Image.new("L", (8, 8), 99).save("digit.png")
+    for k in range(40):
+        for folder in ("pets/cat", "pets/dog", "new-pictures"):
+            Path(folder).mkdir(parents=True, exist_ok=True)
+            Image.new("RGB", (20 + k, 30), (5 * k, 100, 255 * (folder == "pets/cat"))).save(f"{folder}/{k}.png")
     for name, rest in COMMANDS:
         args = shlex.split(rest)
         small = (

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import csv
 import json
 import re
 import shutil
 from html.parser import HTMLParser
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -39,7 +41,9 @@ def test_predict_prints_class_probability_and_entropy(small_run, pictures, capsy
     assert predict.main([str(small_run), *map(str, pictures)]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert len(lines) == 3
-    assert all(re.search(r"digit\d\.png  \d  \d+\.\d%  entropy \d\.\d{3}$", line) for line in lines)
+    number = r"\d\.\d{3}"
+    form = rf"digit\d\.png  \d  \d+\.\d%  entropy {number} of 2\.303 nats, epistemic {number}, ood [01]\.\d\d$"
+    assert all(re.search(form, line) for line in lines)
 
 
 def test_predict_json_agrees_with_the_model(small_run, pictures, capsys):
@@ -62,14 +66,83 @@ def test_predict_accepts_a_folder(small_run, pictures, capsys):
     assert capsys.readouterr().out.count("entropy") == 3
 
 
-def test_bad_pictures_give_a_one_line_error_and_exit_status_2(small_run, tmp_path, capsys):
-    (tmp_path / "text.png").write_text("not a picture")
-    Image.new("L", (1, 1)).save(tmp_path / "dot.png")
+def test_pictures_that_cannot_be_read_give_one_line_each_and_exit_status_1(small_run, pictures, tmp_path, capsys):
+    (tmp_path / "bad").mkdir()
+    (tmp_path / "bad" / "text\x1b[31m.png").write_text("not a picture")
+    Image.new("L", (1, 1)).save(tmp_path / "bad" / "dot.png")
+    files = [pictures[0], tmp_path / "bad", tmp_path / "gone.png", pictures[1]]
+    assert predict.main([str(small_run), *map(str, files)]) == 1
+    out, err = capsys.readouterr()
+    assert [Path(line.split()[0]).name for line in out.splitlines()] == ["digit0.png", "digit1.png"]
+    *lines, total = err.splitlines()
+    for line, message in zip(lines, ("at least 2 x 2 pixels", "something else", "no such file"), strict=True):
+        assert message in line
+    assert "3 of 5 pictures could not be read" in total
+    assert "\x1b" not in err
+    assert r"text\x1b[31m.png" in err
+
+
+def test_results_in_csv_have_a_header_units_and_harmless_names(small_run, pictures, tmp_path, capsys):
+    strange = tmp_path / "=cmd()\x07.png"
+    pictures[0].rename(strange)
+    out = tmp_path / "results.csv"
+    assert predict.main([str(small_run), "--json", str(strange), str(pictures[1])]) == 0
+    rows = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert rows[0]["image"] == str(strange)
+    assert predict.main([str(small_run), strange.name, str(pictures[1]), "--out", str(out)]) == 1  # not in this folder
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(tmp_path)
+        assert predict.main([str(small_run), strange.name, str(pictures[1]), "--out", str(out)]) == 0
+    assert capsys.readouterr().out == ""
+    with out.open(newline="") as file:
+        table = list(csv.DictReader(file))
+    assert [row["image"] for row in table] == [r"'=cmd()\x07.png", str(pictures[1])]
+    for cells, row in zip(table, rows, strict=True):
+        assert cells["class"] == row["class"]
+        for column, key in (("entropy_nats", "entropy"), ("epistemic_nats", "epistemic"), ("ood", "ood")):
+            assert float(cells[column]) == row[key]
+        assert float(cells["max_entropy_nats"]) == np.log(10)
+        assert float(cells["p(3)"]) == row["probabilities"]["3"]
+
+
+def test_the_ood_score_is_the_rank_among_validation_entropies(small_run, pictures, capsys):
+    assert predict.main([str(small_run), "--json", *map(str, pictures)]) == 0
+    rows = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    with np.load(small_run / "validation.npz") as found:
+        p = found["probs"].mean(0)
+    entropies = -(p * np.log(p)).sum(1)
+    assert len(entropies) == 96
+    for row in rows:
+        assert row["ood"] == np.mean(entropies < row["entropy"])
+
+
+def test_a_folder_is_predicted_in_batches_with_the_same_weight_samples(small_run, pictures, monkeypatch, capsys):
+    found = []
+    for size in (256, 2):
+        monkeypatch.setattr(predict, "_BATCH", size)
+        assert predict.main([str(small_run), "--json", str(pictures[0].parent)]) == 0
+        found.append([json.loads(line)["probabilities"] for line in capsys.readouterr().out.splitlines()])
+    for a, b in zip(*found, strict=True):
+        assert list(a.values()) == pytest.approx(list(b.values()), abs=1e-6)  # the order of float32 sums differs
+
+
+def test_weight_samples_in_groups_are_the_same_for_every_batch_of_a_stream(small_run, monkeypatch):
+    from psdenets.models import psde
+
+    model, x = load(small_run), load_splits(Config()).test.pixels[:6].float() / 255
+    whole = list(model.predict_stream([x[:4], x[4:]], 5, generator(0, "predict")))
+    monkeypatch.setattr(psde, "_GROUP_NUMBERS", 1)
+    parts = list(model.predict_stream([x[:4], x[4:]], 5, generator(0, "predict")))
+    direct = model.predict_proba(x, 5, generator(0, "predict"), return_samples=True)
+    for found in (whole, parts):
+        torch.testing.assert_close(torch.cat(found, dim=1), direct, rtol=0, atol=1e-6)
+
+
+def test_predict_refuses_what_it_cannot_use(small_run, tmp_path, capsys):
     (tmp_path / "empty").mkdir()
-    expected = {"text.png": "something else", "dot.png": "at least 2 x 2 pixels", "gone.png": "no such file",
-                "empty": "got an empty folder"}  # fmt: skip
-    for name, message in expected.items():
-        assert message in failing(predict.main, capsys, small_run, tmp_path / name)
+    assert "got an empty folder" in failing(predict.main, capsys, small_run, tmp_path / "empty")
+    nowhere = tmp_path / "no" / "results.csv"
+    assert "could not write --out" in failing(predict.main, capsys, small_run, tmp_path / "a.png", "--out", nowhere)
     assert "expected a run directory" in failing(predict.main, capsys, tmp_path, tmp_path / "dot.png")
     assert "required" in failing(predict.main, capsys, small_run)
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, NoReturn
 
 from psdenets.config import ALIASES, Config, Known, known_options
-from psdenets.errors import BadInput, did_you_mean
+from psdenets.errors import BadInput, did_you_mean, printable
 from psdenets.option_help import COMMANDS
 from psdenets.options.fields import flag, from_text
 from psdenets.presets import values_of
@@ -27,7 +27,7 @@ def run(name: str, main: Callable[[Sequence[str]], int], argv: Sequence[str] | N
     try:
         return main(sys.argv[1:] if argv is None else argv)
     except BadInput as error:
-        sys.stderr.write(f"{name}: error: {' '.join(str(error).split())}\n")
+        sys.stderr.write(f"{name}: error: {printable(' '.join(str(error).split()))}\n")
         return 2
     except KeyboardInterrupt:
         sys.stderr.write(f"{name}: interrupted\n")
@@ -99,7 +99,7 @@ def configure(given: Given) -> Config:
     """Build the config; later values win: defaults, defaults of the system, preset, config file, flags."""
     preset = given.options.get("preset")
     config = Config.read({**(values_of(preset) if preset else {}), **given.file}, **given.flags)
-    for name, message in config.system.idle().items():
+    for name, message in config.idle().items():
         if name in given.flags:
             raise BadInput(message)
     return _with_budget(config)

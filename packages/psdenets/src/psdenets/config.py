@@ -11,7 +11,8 @@ import typing
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cache
-from typing import Any, NamedTuple, Self
+from pathlib import Path
+from typing import Any, Literal, NamedTuple, Self
 
 from psdenets.errors import BadInput, did_you_mean
 from psdenets.options.fields import OPEN_UNIT, THREADS, at_least, check, flag, option
@@ -49,6 +50,18 @@ class Config:
     )
     data_root: str | None = option(None, "directory containing the data sets (default: $PSDENETS_DATA, then ./data)")
     download: bool = option(False, "download the data set if it is missing")
+    image_size: int | None = option(
+        None, "imagefolder: height and width of the images (default: chosen from the folder, 32 to 64)", at_least(8)
+    )
+    aspect: Literal["pad", "crop"] = option(
+        "pad", "imagefolder: keep the aspect of pictures by filling up with their mean colour, or by cutting the middle"
+    )
+    cache_dir: str | None = option(
+        None, "imagefolder: directory for decoded pictures (default: $XDG_CACHE_HOME or ~/.cache, then psdenets)"
+    )
+    workers: int | None = option(
+        None, "imagefolder: threads that decode pictures (default: one per CPU, at most 8)", at_least(1)
+    )
     val_share: float = option(0.1, "share of the training images held out for validation", OPEN_UNIT)
     split_seed: int = option(0, "seed of the split; not --seed, so runs with other seeds share it", at_least(0))
     limit_train: int | None = option(None, "limit the number of training images", at_least(1))
@@ -114,6 +127,25 @@ class Config:
         values = self.as_dict()
         return [values[name] for name, names in registries.items() if values.get(name) not in (None, *names)]
 
+    def idle(self) -> dict[str, str]:
+        """Options that have no effect given the others, with the message for someone who sets them."""
+        own = (
+            {}
+            if self.dataset == "imagefolder"
+            else {
+                name: f"expected {flag(name)} with --dataset imagefolder, got --dataset {self.dataset}"
+                for name in _OF_FOLDERS
+            }
+        )
+        return {**own, **self.system.idle()}
+
+    @property
+    def data_name(self) -> str:
+        """What the images are called: the name of a folder of pictures, else the value of --dataset."""
+        if self.dataset != "imagefolder" or self.data_root is None:
+            return self.dataset
+        return Path(self.data_root).absolute().name or self.dataset
+
     @property
     def slug(self) -> str:
         """A short name for directories: "vertical-ode-first", "resnet32"."""
@@ -150,7 +182,8 @@ def known_options() -> dict[str, Known]:
     return found
 
 
-_DATA = ("dataset", "data_root", "download", "val_share", "split_seed", "limit_train", "limit_test")
+_OF_FOLDERS = ("image_size", "aspect", "cache_dir", "workers")
+_DATA = ("dataset", "data_root", "download", *_OF_FOLDERS, "val_share", "split_seed", "limit_train", "limit_test")
 
 
 def _own() -> list[str]:

@@ -14,6 +14,16 @@ def did_you_mean(name: str, known: Iterable[str], n: int = 1, cutoff: float = 0.
     return f"; did you mean {' or '.join(near)}?" if near else ""
 
 
+def printable(text: str) -> str:
+    r"""Text for a terminal: characters that would control it, such as those of a file's name, are escaped.
+
+    Example:
+        >>> print(printable("a\x1b[31m.png"))
+        a\x1b[31m.png
+    """
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+
+
 class Interrupted(KeyboardInterrupt):
     """Training was interrupted by a signal, after a checkpoint; the message says how to resume."""
 

@@ -93,7 +93,7 @@ class _Estimator(BaseEstimator):  # type: ignore[misc]
         if self.model_.spec.columns:
             x = rows_of(found, "X", self.model_.spec.channels).double()
         else:
-            x = to_unit(pool_from((found, np.arange(len(found)) % 2)).train.pixels)
+            x = to_unit(pool_from((found, np.arange(len(found)) % 2)).train.pixels[:])
         samples = self.model_.config.system.final_samples
         batches = torch.split(x, _BATCH)
         predictive, _ = self.model_.predict_batches(batches, samples, generator(self.seed_, "predict"))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from psdenets import cli
@@ -15,7 +16,7 @@ from psdenets.tasks import task_of
 if TYPE_CHECKING:
     import numpy as np
 
-    from psdenets.data import Images
+    from psdenets.data import Images, Splits
     from psdenets.models.base import ImageClassifier
     from psdenets.runs.bounds import EvidenceBounds
     from psdenets.runs.directory import RunDir
@@ -95,6 +96,7 @@ def evaluate(args: argparse.Namespace) -> str:
 def _evaluated(args: argparse.Namespace, out: RunDir) -> str:
     """Evaluate according to the flags, and write the results to `out`."""
     import os
+    from pathlib import Path
 
     from bnneval import table
     from psdenets.data import load_splits, load_test_images
@@ -114,6 +116,8 @@ def _evaluated(args: argparse.Namespace, out: RunDir) -> str:
     samples, seed = args.samples or config.system.final_samples, config.seed if args.seed is None else args.seed
     splits = load_splits(config)
     test = splits.test
+    if not args.data_root:
+        _require_same(Path(args.run_dir), splits)
     foreign = None if args.ood is None else load_test_images(args.ood, config, model.spec).first(args.limit_test)
     bounds = _bounds(model, splits.train, args.bounds, seed)
     by_steps = {n: _on_grid(args, n, test, samples, seed) for n in coarser}
@@ -139,6 +143,19 @@ def _evaluated(args: argparse.Namespace, out: RunDir) -> str:
         save(figure, out.file(f"{name}.png"))
     out.folder.write_json("metrics.json", result)
     return "\n".join([*filter(None, lines), f"written to {out.path}", ""])
+
+
+def _require_same(run_dir: Path, splits: Splits) -> None:
+    """Raise BadInput if the pictures of a run have changed, since the test images of now may have been trained on."""
+    from psdenets.runs.checksums import Folder
+    from psdenets.runs.forms import DATA
+
+    before = Folder(run_dir).read_json("data.json", DATA, infinities=False).get("checksum")
+    if None not in (before, splits.checksum) and before != splits.checksum:
+        raise BadInput(
+            f"expected the pictures that {run_dir} was trained on, got others, so its training images may be among the "
+            "test images; --data-root FOLDER evaluates it on a folder anyway"
+        )
 
 
 def _loaded(args: argparse.Namespace, steps: int | None) -> ImageClassifier:
@@ -220,7 +237,7 @@ def _corruptions(
         pixels = alike(torch.from_numpy(np.ascontiguousarray(corrupted.transpose(0, 3, 1, 2))), model.spec)
         return model.predict_proba(to_unit(pixels), samples, generator(seed, "final"), return_samples=True).numpy()
 
-    colour = test.pixels.expand(-1, 3, -1, -1).numpy().transpose(0, 2, 3, 1)  # corruptions are defined in colour
+    colour = test.pixels[:].expand(-1, 3, -1, -1).numpy().transpose(0, 2, 3, 1)  # corruptions are defined in colour
     try:
         shift = evaluate_shift(probabilities, colour, test.labels.numpy(), frost=frost)
     except ValueError as error:

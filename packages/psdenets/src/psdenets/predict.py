@@ -1,30 +1,34 @@
-"""`python -m psdenets.predict RUN_DIR IMAGE...`: print the class, probability and entropy of pictures.
+"""`python -m psdenets.predict RUN_DIR IMAGE...`: print the class, probability and uncertainty of pictures.
 
-For a run on a table, `RUN_DIR ROWS.csv...` prints the class of each row, or its mean, interval and standard deviations.
+Folders are read a batch at a time. A picture that cannot be read is reported in one line on standard error, and the
+others are predicted. For a run on a table, `RUN_DIR ROWS.csv...` prints the class of each row, or its mean, interval
+and standard deviations.
 """
 
 from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, NamedTuple
 
 from psdenets import cli
-from psdenets.errors import BadInput
+from psdenets.errors import BadInput, printable
+from psdenets.prediction_rows import Row, Writer, about_classes, about_numbers
 
 if TYPE_CHECKING:
     import numpy as np
-    from numpy.typing import NDArray
     from torch import Tensor
 
     from psdenets.data.spec import ImageSpec
     from psdenets.models.base import ImageClassifier
 
+_BATCH = 256  # pictures in memory at a time
+
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command and return its exit status: 0 done, 2 bad input."""
+    """Run the command and return its exit status: 0 done, 1 some pictures could not be read, 2 bad input."""
     return cli.run("psdenets.predict", _main, argv)
 
 
@@ -39,7 +43,8 @@ def _parser() -> argparse.ArgumentParser:
         "images", metavar="IMAGE", nargs="+", help="picture files, or folders of them; csv files for a run on a table"
     )
     parser.add_argument("--json", action="store_true", help="one JSON object per line, with all probabilities")
-    parser.add_argument("--samples", type=int, default=32, help="number of weight samples (default: 32)")
+    parser.add_argument("--out", metavar="FILE", help="write a csv file with a header, or with --json a file of lines")
+    parser.add_argument("--samples", type=int, help="number of weight samples (default: the run's)")
     parser.add_argument(
         "--allow-code", action="store_true", help="execute the code outside psdenets that the run refers to"
     )
@@ -49,77 +54,117 @@ def _parser() -> argparse.ArgumentParser:
 
 def _main(argv: Sequence[str]) -> int:
     args = _parser().parse_args(argv)
-    if args.samples < 1:
+    if args.samples is not None and args.samples < 1:
         raise BadInput(f"expected --samples to be at least 1, got {args.samples}")
-    from bnneval.strict_json import dumps
     from psdenets.runs.loading import load
     from sdeweights import NonFiniteState
 
+    failures = Failures([])
     try:
         model = load(args.run_dir, allow_code=args.allow_code)
+        samples = args.samples or model.config.system.final_samples
         if model.spec.columns:
-            rows = predict_rows(model, [Path(name) for name in args.images], args.samples, args.seed)
+            rows: Iterable[Row] = predict_rows(model, [Path(name) for name in args.images], samples, args.seed)
         else:
-            rows = classify(model, _files(args.images), args.samples, args.seed)
+            rows = classify(model, _files(args.images), samples, args.seed, familiar(args.run_dir), failures)
+        with Writer.to(args.out, args.json) as writer:
+            for row in rows:
+                writer.write(row)
     except NonFiniteState as error:
         raise BadInput(f"cannot predict with {args.run_dir}: {error}") from None
-    for row in rows:
-        sys.stdout.write((dumps(row) if args.json else _text(row)) + "\n")
-    return 0
+    if failures.files:
+        sys.stderr.write(f"psdenets.predict: {len(failures.files)} of {failures.tried} pictures could not be read\n")
+    return 1 if failures.files else 0
 
 
-def _text(row: dict[str, Any]) -> str:
-    where = row["image"] if "image" in row else f"{row['file']} row {row['row']}"
-    if "class" in row:
-        return f"{where}  {row['class']}  {row['probability']:.1%}  entropy {row['entropy']:.3f}"
-    return (
-        f"{where}  {row['mean']:.6g}  90 % from {row['low']:.6g} to {row['high']:.6g}  std {row['std']:.3g}, "
-        f"of the weights {row['epistemic_std']:.3g}"
-    )
+class Failures:
+    """Pictures that could not be read; each is reported at once."""
+
+    def __init__(self, files: list[Path]) -> None:
+        self.files, self.tried = files, 0
+
+    def note(self, path: Path, error: BadInput) -> None:
+        """Report one."""
+        self.files.append(path)
+        sys.stderr.write(f"psdenets.predict: {printable(str(error))}\n")
 
 
-def classify(model: ImageClassifier, files: list[Path], samples: int, seed: int) -> list[dict[str, Any]]:
-    """One row per picture: class, its probability, total and epistemic entropy, and the probability of each class."""
+class Batch(NamedTuple):
+    """Pictures that could be read, and their pixels (N, C, H, W)."""
+
+    files: list[Path]
+    pixels: Tensor
+
+
+def classify(
+    model: ImageClassifier,
+    files: Iterable[Path],
+    samples: int,
+    seed: int,
+    familiar: np.ndarray | None,
+    failures: Failures,
+) -> Iterator[Row]:
+    """Yield a row per picture that can be read, in batches with the same weight samples; see `about_classes`."""
+    from psdenets.data.images import to_unit
+    from psdenets.seeds import generator
+
+    read: list[Batch] = []  # the last batch
+
+    def batches() -> Iterator[Tensor]:
+        for batch in _batches(files, model.spec, model.config.aspect, failures):
+            read[:] = [batch]
+            yield to_unit(batch.pixels)
+
+    for probs in model.predict_stream(batches(), samples, generator(seed, "predict")):
+        rows = about_classes(probs.numpy(), model.spec, familiar)
+        yield from ({"image": str(path), **row} for path, row in zip(read[0].files, rows, strict=True))
+
+
+def _batches(files: Iterable[Path], spec: ImageSpec, aspect: str, failures: Failures) -> Iterator[Batch]:
     import numpy as np
     import torch
 
-    from psdenets.data.images import to_unit
     from psdenets.data.pictures import read_picture
-    from psdenets.seeds import generator
 
-    spec = model.spec
-    pixels = np.stack([read_picture(path, spec.channels, (spec.height, spec.width)) for path in files])
-    x = to_unit(torch.from_numpy(pixels.transpose(0, 3, 1, 2).copy()))
-    probs = model.predict_proba(x, samples, generator(seed, "predict"), return_samples=True).numpy()
-    return [{"image": str(path), **found} for path, found in zip(files, _classes(probs, spec), strict=True)]
-
-
-def _classes(probs: NDArray[np.float64], spec: ImageSpec) -> list[dict[str, Any]]:
-    """Class, probability and entropy of each image or row, from probabilities (S, N, C)."""
-    from bnneval import entropy_split
-
-    mean, split = probs.mean(0), entropy_split(probs)
-    return [
-        {
-            "class": spec.classes[int(mean[i].argmax())],
-            "probability": float(mean[i].max()),
-            "entropy": float(split.total[i]),
-            "epistemic": float(split.epistemic[i]),
-            "probabilities": dict(zip(spec.classes, mean[i].tolist(), strict=True)),
-        }
-        for i in range(len(mean))
-    ]
+    names: list[Path] = []
+    pixels: list[np.ndarray] = []
+    for path in files:
+        failures.tried += 1
+        try:
+            pixels.append(read_picture(path, spec.channels, (spec.height, spec.width), aspect))
+            names.append(path)
+        except BadInput as error:
+            failures.note(path, error)
+        if len(names) == _BATCH:
+            yield Batch(names, torch.from_numpy(np.stack(pixels).transpose(0, 3, 1, 2).copy()))
+            names, pixels = [], []
+    if names:
+        yield Batch(names, torch.from_numpy(np.stack(pixels).transpose(0, 3, 1, 2).copy()))
 
 
-def predict_rows(model: ImageClassifier, files: list[Path], samples: int, seed: int) -> list[dict[str, Any]]:
+def familiar(run_dir: str | Path) -> np.ndarray | None:
+    """Sorted predictive entropies of the validation images of a run; None if the run has not kept them."""
+    import numpy as np
+
+    from bnneval import mean_probs, predictive_entropy
+    from psdenets.runs.checksums import Folder
+    from psdenets.runs.prediction_files import read_predictions
+
+    folder, name = Folder(Path(run_dir)), "validation.npz"
+    if not (folder.path / name).is_file():
+        return None
+    return np.sort(predictive_entropy(mean_probs(read_predictions(folder, name).probs)))
+
+
+def predict_rows(model: ImageClassifier, files: list[Path], samples: int, seed: int) -> list[Row]:
     """One dict per row of csv files: its class, or mean, 90 % interval, and total and epistemic standard deviation."""
     from psdenets.seeds import generator
 
     found = []
     for path in files:
         predictive, _ = model.predict_batches([_rows(path, model.spec)], samples, generator(seed, "predict"))
-        law = model.likelihood
-        each = _classes(predictive.numpy(), model.spec) if model.spec.classes else _numbers(law, predictive.numpy())
+        values = predictive.numpy()
+        each = about_classes(values, model.spec) if model.spec.classes else about_numbers(model.likelihood, values)
         found += [{"file": str(path), "row": i + 1, **one} for i, one in enumerate(each)]
     return found
 
@@ -134,17 +179,6 @@ def _rows(path: Path, spec: ImageSpec) -> Tensor:
     if missing:
         raise BadInput(f"expected the columns {', '.join(spec.columns)} in {path}, got no {missing[0]}")
     return rows_of(values[:, [names.index(name) for name in spec.columns]], path)
-
-
-def _numbers(law: Any, predictive: NDArray[np.float64]) -> list[dict[str, Any]]:
-    """Mean, 90 % interval and standard deviations of each row, from location and scale (S, N, 2)."""
-    location, scale = predictive[..., 0], predictive[..., 1]
-    epistemic = location.std(0)
-    total = (epistemic**2 + ((law.law.std() * scale) ** 2).mean(0)) ** 0.5
-    low, high = law.interval(predictive)
-    names = ("mean", "low", "high", "std", "epistemic_std")
-    rows = zip(location.mean(0), low, high, total, epistemic, strict=True)
-    return [dict(zip(names, map(float, row), strict=True)) for row in rows]
 
 
 def _files(names: Sequence[str]) -> list[Path]:

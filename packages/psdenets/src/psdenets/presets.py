@@ -10,7 +10,7 @@ from typing import Any
 
 from psdenets.config import Config
 from psdenets.errors import BadInput, did_you_mean
-from psdenets.systems import LEARNED
+from psdenets.systems import LEARNED, OWN_PICTURES
 
 Values = dict[str, Any]
 
@@ -165,7 +165,8 @@ def _all() -> dict[str, Values]:
     for cut in ("ode-first", "sde-bnn"):  # the paper's network, trained mostly on 6 of its 60 steps
         presets[f"mnist-refined-{cut}"] = {**_paper("mnist", cut), **_REFINED}
     presets["cifar10-long-ode-first"] = {**_cpu("cifar10", "ode-first"), "epochs": 40, "mirror": True}
-    return presets | _CPU_SYSTEMS | {"digits-strided": _DIGITS_STRIDED}
+    own = {"own-pictures": {"dataset": "imagefolder", **OWN_PICTURES}}  # also without a preset
+    return presets | _CPU_SYSTEMS | own | {"digits-strided": _DIGITS_STRIDED}
 
 
 PRESETS: dict[str, Values] = _all()

@@ -32,7 +32,7 @@ LIKELIHOODS = {
 }
 
 _IMAGE_SETS = (
-    "digits", "mnist", "fashion-mnist", "kmnist", "cifar10", "svhn", "omniglot", "imagefolder",
+    "digits", "mnist", "fashion-mnist", "kmnist", "cifar10", "svhn", "omniglot",
 )  # fmt: skip
 FROM_PYTHON = ("arrays", "table", "numbers")  # images, rows with a class, rows with a number to predict
 _NUMBERS = ("gap", "cos", "heteroscedastic", "bimodal", "diabetes")
@@ -40,6 +40,7 @@ REGRESSION_SETS = (*_NUMBERS, "csv", "numbers")
 TABLES = (*REGRESSION_SETS, "table")
 DATASETS = {
     **{name: f"psdenets.data.sets:{name.replace('-', '_')}" for name in _IMAGE_SETS},
+    "imagefolder": "psdenets.data.folder:imagefolder",
     **{name: f"psdenets.data.tables:{name}" for name in _NUMBERS},
     "csv": "psdenets.data.table_files:csv",
     **dict.fromkeys(FROM_PYTHON, "psdenets.data.sets:arrays"),

@@ -1,6 +1,6 @@
 """Load images and labels as tensors: readers, splits, augmentation."""
 
-from psdenets.data.images import Images, Splits
-from psdenets.data.sets import Pool, load_splits, load_test_images
+from psdenets.data.images import Images, Pool, Splits
+from psdenets.data.sets import load_splits, load_test_images
 
 __all__ = ["Images", "Pool", "Splits", "load_splits", "load_test_images"]

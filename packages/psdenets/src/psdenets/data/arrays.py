@@ -10,8 +10,8 @@ import numpy as np
 import torch
 from torch.utils.data import Dataset
 
-from psdenets.data.images import Images, as_images
-from psdenets.data.sets import Pool, alike
+from psdenets.data.images import Images, Pool, as_images
+from psdenets.data.sets import alike
 from psdenets.data.spec import ImageSpec
 from psdenets.data.tables import raise_unless_one_each, rows_of, table_of, targets_of
 from psdenets.errors import BadInput
@@ -32,7 +32,7 @@ def pool_from(data: Any) -> Pool:
     pool = Pool(train, None, spec)
     if len(parts) == 2:
         test = _images(*parts[1], classes, "x_test")
-        pool = pool._replace(test=Images(alike(test.pixels, spec), test.labels))
+        pool = pool._replace(test=Images(alike(test.pixels[:], spec), test.labels))
     return pool._replace(checksum=checksum(pool))
 
 
@@ -106,7 +106,7 @@ def checksum(pool: Pool) -> str:
     """SHA-256 of all images and labels."""
     found = hashlib.sha256()
     for images in filter(None, (pool.train, pool.test)):
-        for tensor in images:
+        for tensor in (images.pixels[:], images.labels):
             found.update(str(tuple(tensor.shape)).encode())
             found.update(tensor.contiguous().numpy().tobytes())
     return found.hexdigest()
@@ -142,7 +142,7 @@ def _pixels(x: Any, name: str) -> np.ndarray:
 
 
 def _spec(images: Images, classes: np.ndarray) -> ImageSpec:
-    pixels = images.pixels.double() / 255
+    pixels = images.pixels[:].double() / 255
     mean, std = pixels.mean((0, 2, 3)), pixels.std((0, 2, 3)).clamp(min=1e-3)
     channels, height, width = images.pixels.shape[1:]
     return ImageSpec(channels, height, width, _names(classes), tuple(mean.tolist()), tuple(std.tolist()))

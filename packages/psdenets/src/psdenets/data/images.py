@@ -1,4 +1,4 @@
-"""Images in memory, uint8 (N, C, H, W), with their labels; or the rows of a table, float32 (N, columns, 1, 1)."""
+"""Images in memory or in a file, uint8 (N, C, H, W), with labels; or rows of a table, float32 (N, columns, 1, 1)."""
 
 from typing import NamedTuple
 
@@ -7,25 +7,49 @@ import torch
 from torch import Tensor
 
 from psdenets.data.spec import ImageSpec
+from psdenets.data.stored import StoredPixels
 from psdenets.errors import BadInput
 
 
 class Images(NamedTuple):
-    """N images, uint8 (N, C, H, W), and labels, int64 (N,); see `psdenets.data.tables` for the rows of a table."""
+    """N images, uint8 (N, C, H, W), and labels, int64 (N,); see `psdenets.data.tables` for the rows of a table.
 
-    pixels: Tensor
+    Pixels are in memory, or in a file; then `pixels[...]` reads some of them.
+    """
+
+    pixels: Tensor | StoredPixels
     labels: Tensor
 
     def __len__(self) -> int:
         return len(self.pixels)
 
     def take(self, indices: Tensor) -> "Images":
-        """The images at these indices, in this order."""
-        return Images(self.pixels[indices], self.labels[indices])
+        """The images at these indices, in this order; those in a file are not read."""
+        return Images(_part(self.pixels, indices), self.labels[indices])
 
     def first(self, n: int | None) -> "Images":
         """The first n images, or all if n is None."""
-        return self if n is None else Images(self.pixels[:n], self.labels[:n])
+        return self if n is None else Images(_part(self.pixels, slice(n)), self.labels[:n])
+
+
+def _part(pixels: Tensor | StoredPixels, indices: Tensor | slice) -> Tensor | StoredPixels:
+    return pixels.at(indices) if isinstance(pixels, StoredPixels) else pixels[indices]
+
+
+class Pool(NamedTuple):
+    """All images of a data set: its test set, if it has one, and images for training and validation."""
+
+    train: Images
+    test: Images | None
+    spec: ImageSpec
+    checksum: str | None = None  # of images given from Python, and of pictures in a folder
+    notes: tuple[str, ...] = ()  # what a user should know about the images, one line each
+    balanced_split: bool = False  # whether splits have the same share of every class
+
+    @property
+    def name(self) -> str:
+        """The value of `--dataset` if they are given from Python."""
+        return "arrays" if not self.spec.columns else "table" if self.spec.target is None else "numbers"
 
 
 class Splits(NamedTuple):
@@ -35,7 +59,8 @@ class Splits(NamedTuple):
     val: Images
     test: Images
     spec: ImageSpec
-    checksum: str | None = None  # of images given from Python
+    checksum: str | None = None  # of images given from Python, and of pictures in a folder
+    notes: tuple[str, ...] = ()  # what a user should know about the images, one line each
 
 
 def as_images(pixels: np.ndarray, labels: np.ndarray, classes: int, where: object) -> Images:

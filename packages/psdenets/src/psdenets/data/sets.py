@@ -8,7 +8,6 @@ A custom data set, `--dataset mydata:load`, is also such a function. Instead of 
 import os
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -16,10 +15,12 @@ from torch.nn import functional as F
 
 from psdenets.config import Config
 from psdenets.data.download import download
-from psdenets.data.images import Images, Splits, as_images
-from psdenets.data.pictures import pictures_in, read_folder, read_picture
+from psdenets.data.folder import decoding_of, imagefolder
+from psdenets.data.images import Images, Pool, Splits, as_images
+from psdenets.data.pictures import pictures_in, read_picture
 from psdenets.data.readers import read_cifar, read_idx, read_npz
 from psdenets.data.spec import SPECS, ImageSpec
+from psdenets.data.stored import Progress, unseen
 from psdenets.data.tables import Table
 from psdenets.errors import BadInput
 from psdenets.references import is_reference, made
@@ -38,41 +39,63 @@ _FILES = {  # files created by --download
 }
 
 
-class Pool(NamedTuple):
-    """All images of a data set: its test set, if it has one, and images for training and validation."""
-
-    train: Images
-    test: Images | None
-    spec: ImageSpec
-    checksum: str | None = None  # of images given from Python
-
-    @property
-    def name(self) -> str:
-        """The value of `--dataset` if they are given from Python."""
-        return "arrays" if not self.spec.columns else "table" if self.spec.target is None else "numbers"
-
-
 def root_of(data_root: str | None) -> Path:
     """The directory containing the data sets: --data-root, else $PSDENETS_DATA, else ./data."""
     return Path(data_root or os.environ.get(VARIABLE) or "data")
 
 
-def load_splits(config: Config) -> Splits:
-    """Training, validation and test images of a run; the split depends only on --split-seed."""
-    return splits_of(pool_of(config.dataset, root_of(config.data_root), config.download), config)
+def load_splits(config: Config, progress: Progress = unseen) -> Splits:
+    """Training, validation and test images of a run; the split depends only on --split-seed.
+
+    Pictures of a folder that are not in the cache are decoded; then `progress` is called every two seconds.
+    """
+    root = root_of(config.data_root)
+    if config.dataset == "imagefolder":
+        return splits_of(imagefolder(root, decoding_of(config, root, progress)), config)
+    return splits_of(pool_of(config.dataset, root, config.download), config)
 
 
 def splits_of(pool: Pool, config: Config) -> Splits:
     """Split the images of a data set; a test set is split off if it has none."""
     order = torch.randperm(len(pool.train), generator=generator(config.split_seed, "split"))
-    shuffled = pool.train.take(order)
+    shuffled = pool.train.take(interleaved(order, pool.train.labels) if pool.balanced_split else order)
     test, rest = _split(shuffled, _TEST_SHARE) if pool.test is None else (pool.test, shuffled)
     val, train = _split(rest, config.val_share)
     train = train.first(config.limit_train)
-    training = config.system.training
-    if training is not None and len(train) < training.batch_size:
-        raise BadInput(f"expected --batch-size of at most the {len(train)} training images, got {training.batch_size}")
-    return Splits(train, val.first(config.limit_train), test.first(config.limit_test), pool.spec, pool.checksum)
+    if pool.balanced_split:
+        _require_every_class(train, pool.spec)
+    elif config.system.training is not None and len(train) < config.system.training.batch_size:
+        got = config.system.training.batch_size
+        raise BadInput(f"expected --batch-size of at most the {len(train)} training images, got {got}")
+    val, test = val.first(config.limit_train), test.first(config.limit_test)
+    return Splits(train, val, test, pool.spec, pool.checksum, pool.notes)
+
+
+def interleaved(order: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+    """A shuffled order of images, rearranged so that every part of it has the same share of each class.
+
+    Example: of four images of class 0 and two of class 1, every third one is of class 1.
+        >>> labels = torch.tensor([0, 0, 0, 0, 1, 1])
+        >>> labels[interleaved(torch.arange(6), labels)].tolist()
+        [0, 1, 0, 0, 1, 0]
+    """
+    found, place = labels[order], torch.empty(len(order), dtype=torch.float64)
+    for label in range(int(labels.max()) + 1):
+        (mine,) = (found == label).nonzero(as_tuple=True)
+        place[mine] = (torch.arange(len(mine), dtype=torch.float64) + 0.5) / len(mine)
+    return order[torch.argsort(place, stable=True)]
+
+
+def _require_every_class(train: Images, spec: ImageSpec) -> None:
+    """Raise BadInput unless there are two training images, and one of every class."""
+    counts = train.labels.bincount(minlength=len(spec.classes))
+    missing = [name for name, count in zip(spec.classes, counts.tolist(), strict=True) if count == 0]
+    if missing or len(train) < 2:
+        what = f"of {missing[0]!r}" if missing else "of every class"
+        raise BadInput(
+            f"expected more pictures {what}: after the split into training, validation and test images, "
+            f"{len(train)} are left for training{', none of this class' if missing else ''}"
+        )
 
 
 def _split(images: Images, share: float) -> tuple[Images, Images]:
@@ -88,7 +111,7 @@ def load_test_images(name: str, config: Config, spec: ImageSpec) -> Images:
         files = pictures_in(Path(name))
         if not files:
             raise BadInput(f"expected pictures in {name}, got no picture")
-        pixels = np.stack([read_picture(f, spec.channels, (spec.height, spec.width)) for f in files])
+        pixels = np.stack([read_picture(f, spec.channels, (spec.height, spec.width), config.aspect) for f in files])
         return as_images(pixels, np.zeros(len(pixels), np.int64), 1, name)
     if name == "noise":
         g = generator(config.split_seed, "noise images")
@@ -103,7 +126,7 @@ def load_test_images(name: str, config: Config, spec: ImageSpec) -> Images:
     else:
         pool = pool_of(name, root, config.download)
         images = pool.train if pool.test is None else pool.test
-    return Images(alike(images.pixels, spec), images.labels)
+    return Images(alike(images.pixels[:], spec), images.labels)
 
 
 def alike(pixels: torch.Tensor, spec: ImageSpec) -> torch.Tensor:
@@ -209,20 +232,3 @@ def omniglot(root: Path) -> Pool:
     height, width = images.pixels.shape[-2:]
     spec = ImageSpec(1, height, width, tuple(f"character {k}" for k in range(classes)), (0.0,), (1.0,))
     return Pool(images, None, spec)
-
-
-def imagefolder(root: Path) -> Pool:
-    """Images in root/train/CLASS/ and root/test/CLASS/, or only in root/CLASS/; then a test set is split off."""
-    if not root.is_dir():
-        raise BadInput(f"expected --data-root to be a folder of pictures, got {root}")
-    apart = (root / "train").is_dir()
-    pixels, labels, names = read_folder(root / "train" if apart else root)
-    mean, std = pixels.mean((0, 1, 2)) / 255, (pixels.std((0, 1, 2)) / 255).clip(1e-3)
-    _, height, width, _ = pixels.shape
-    spec = ImageSpec(3, height, width, tuple(names), tuple(mean.tolist()), tuple(std.tolist()))
-    test = None
-    if apart and (root / "test").is_dir():
-        test_pixels, test_labels, _ = read_folder(root / "test", names)
-        test = as_images(test_pixels, test_labels, len(names), root / "test")
-        test = Images(alike(test.pixels, spec), test.labels)
-    return Pool(as_images(pixels, labels, len(names), root), test, spec)

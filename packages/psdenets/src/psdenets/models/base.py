@@ -7,7 +7,7 @@ Weights do not depend on images, so prediction takes two steps: `draw` samples w
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple, Protocol
 
 import torch
@@ -161,6 +161,24 @@ class ImageClassifier(nn.Module, ABC):
             raise BadInput(f"expected a tensor of {self.spec.things}, got {type(x).__name__}")
         probs, _ = self.predict_batches(torch.split(x, batch_size), samples, generator)
         return probs if return_samples else probs.mean(0)
+
+    @torch.no_grad()
+    def predict_stream(self, batches: Iterable[Tensor], samples: int, generator: torch.Generator) -> Iterator[Tensor]:
+        """Yield the predictions (S, N, ...) of one batch after the other, with the same weight samples.
+
+        Samples that do not fit in memory at once are drawn again for every batch.
+        """
+        state = generator.get_state()
+        drawn: list[Any] = []  # all samples, if they fit
+        for x in batches:
+            generator.set_state(state)
+            states: list[Any] = []
+            found = []
+            for weights in drawn or self.draw_in_groups(samples, generator):
+                states = states or self.shared_views(x, weights)
+                found.append(self.over_views(states, weights))
+                drawn = [weights] if len(weights.kl) == samples else []
+            yield torch.cat(found)
 
     @torch.no_grad()
     def predict_batches(

@@ -121,7 +121,7 @@ def resnet_in(model: ImageClassifier) -> ResNet:
 def features(model: LastLayerLaplace, images: Images) -> Tensor:
     """Inputs of the last layer for many images, float64."""
     like = model.net.head.weight
-    parts = [model.net.features(model.normalised(to_unit(p).to(like))) for p in torch.split(images.pixels, _PACK)]
+    parts = [model.net.features(model.normalised(to_unit(p).to(like))) for p in torch.split(images.pixels[:], _PACK)]
     return torch.cat(parts).double()
 
 

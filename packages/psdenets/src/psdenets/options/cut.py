@@ -130,7 +130,7 @@ class CutOptions(Group, group="cut"):
     def words(self) -> str:
         """A readable description: "noise for depth in (0.9, 1)"."""
         t1, t2 = self.window
-        window = f"noise for depth in ({t1:g}, {t2:g})"
+        window = f"noise for depth in ({t1:.3g}, {t2:.3g})"
         share = f"{self.share:.0%} of the weights noisy"
         return {
             "none": "no noise",

@@ -63,6 +63,9 @@ class TrainingOptions(Group, group="training"):
     augment: Literal["none", "jitter", "crop-flip", "shift-flip"] = option(
         "jitter", "random changes to training images"
     )
+    balance: bool = option(
+        False, "weight the loss of an image by n / (C n_c), its class being one of C with n_c of n training images"
+    )
     log: Literal["none", "csv", "tensorboard"] = option("none", "write the metrics to log.csv or tensorboard/ as well")
     start_from: str | None = option(None, "start with the weights of this finished run, as far as they fit")
     max_seconds: float | None = option(None, "stop training after this time, even if --epochs is not reached", above(0))

@@ -47,7 +47,16 @@ from psdenets.runs.schema import COUNT, require
 NAME = "checksums.json"
 FORMAT = 1
 WITH_CHECKSUMS = 3  # from this format of data.json on, a run directory has checksums
-KNOWN = ("config.json", "data.json", "metrics.jsonl", "metrics.json", "model.safetensors", "predictions.npz", "ood.npz")
+KNOWN = (
+    "config.json",
+    "data.json",
+    "metrics.jsonl",
+    "metrics.json",
+    "model.safetensors",
+    "predictions.npz",
+    "validation.npz",
+    "ood.npz",
+)
 _MARKED = "data.json"
 _SCHEMA = {"format": int, "run": str, "files": {str: [{"bytes": COUNT, "sha256": str}]}, "sha256": str}
 _log = logging.getLogger("psdenets")

@@ -1,6 +1,7 @@
 """The run directory: its files, and whether it contains a started or finished run."""
 
 import platform
+import re
 import shutil
 import uuid
 from dataclasses import asdict, dataclass
@@ -27,7 +28,9 @@ class RunDir:
         """The directory of --out, or a new one under ./runs, which is created so that no other process chooses it."""
         if config.out is not None:
             return cls(Path(config.out))
-        stem = config.preset or f"{config.dataset.replace(':', '-')}-{config.slug}"
+        folder = re.sub(r"[^\w.-]+", "-", config.data_name).strip("-.") or config.dataset
+        stem = f"{folder}-{config.preset or config.slug}" if config.dataset == "imagefolder" else config.preset
+        stem = stem or f"{config.dataset.replace(':', '-')}-{config.slug}"
         for n in range(1, 10_000):
             path = Path("runs") / f"{stem}-seed{config.seed}{'' if n == 1 else f'-{n}'}"
             try:

@@ -96,7 +96,7 @@ def _pixels(images: Any) -> Tensor:
     array = images.detach().cpu().numpy() if isinstance(images, Tensor) else np.asarray(images)
     if array.ndim == 0:
         raise BadInput(f"expected images, got {images!r}")
-    return as_images(array, np.zeros(len(array), np.int64), 1, "images").pixels
+    return as_images(array, np.zeros(len(array), np.int64), 1, "images").pixels[:]
 
 
 def _save(path: Path, found: NDArray[np.float32], key: str) -> None:

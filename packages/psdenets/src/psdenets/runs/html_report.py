@@ -17,9 +17,10 @@ from psdenets.runs.noise import samples_agree
 from psdenets.runs.predictions import Predictions
 from psdenets.tasks import task_of
 
-_ABOUT_CURVES = "Accuracy and calibration error after each epoch. The test curve is not used for model selection."
+_ABOUT_CURVES = "Accuracy and calibration error after each epoch."
 _ABOUT_PATHS = "Sample paths of a few weights. Noise enters only the stochastic weights, inside the stochastic window."
-_ABOUT_NUMBER_CURVES = "RMSE and NLL after each epoch. The test curve is not used for model selection."
+_ABOUT_NUMBER_CURVES = "RMSE and NLL after each epoch."
+_ABOUT_TEST_CURVE = " The test curve is not used for model selection."
 _NOISE = ("epistemic_share", "disagreement")
 _ABOUT_NOISE = (
     "Each weight sample makes its own prediction; the metrics above are those of their average. The epistemic share is "
@@ -74,7 +75,9 @@ def write_report(
     run: RunDir, config: Config, metrics: dict[str, Any], predictions: Predictions, test: Images, classes: Sequence[str]
 ) -> None:
     """Write report.html. The plots it embeds must already exist."""
-    title = f"{config.dataset}, {config.title}"
+    title = f"{config.data_name}, {config.title}"
+    tested = config.system.training is not None and config.training.epoch_test
+    curves = (_ABOUT_CURVES if classes else _ABOUT_NUMBER_CURVES) + _ABOUT_TEST_CURVE * tested
     page = f"""<!doctype html>
 <html lang="en"><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">
 <title>{escape(title)}</title><style>{_STYLE}</style>
@@ -82,7 +85,7 @@ def write_report(
 <p class="soft">{_facts(metrics, predictions)}</p>
 {_cards(metrics)}
 {_section(run, "function", "Data and predictions", _ABOUT_FUNCTION)}
-{_section(run, "curves", "Training", _ABOUT_CURVES if classes else _ABOUT_NUMBER_CURVES)}
+{_section(run, "curves", "Training", curves)}
 {_calibration(run, classes)}
 {_noise(config, metrics)}
 {_section(run, "widths", "What the posterior learned about the width of the weights", _ABOUT_WIDTHS)}

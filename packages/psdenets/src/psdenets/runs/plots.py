@@ -11,6 +11,7 @@ import numpy as np
 
 from bnneval import ece, mean_probs, predictive_entropy, reliability, roc
 from bnneval import plots as bnn_plots
+from psdenets.errors import printable
 from psdenets.models.psde import Classifier, DeepBlock
 from psdenets.models.regression import LocationScale
 from psdenets.runs.files import atomically
@@ -69,8 +70,9 @@ def prediction_figures(test: Predictions, ood: Mapping[str, Predictions] | None 
     diagram = bnn_plots.reliability_diagram(reliability(mean, test.labels), ece(mean, test.labels))
     figures = {"reliability": diagram}
     for name, predictions in (ood or {}).items():
-        entropies[name] = predictive_entropy(mean_probs(predictions.probs))
-        figures["roc"] = bnn_plots.roc_curve({"entropy": roc(entropies["test"], entropies[name])})
+        label = printable(name).replace("$", r"\$")  # matplotlib sets text between dollar signs as formulas
+        entropies[label] = predictive_entropy(mean_probs(predictions.probs))
+        figures["roc"] = bnn_plots.roc_curve({"entropy": roc(entropies["test"], entropies[label])})
     return {**figures, "entropy": bnn_plots.entropy_histograms(entropies, mean.shape[1])}
 
 

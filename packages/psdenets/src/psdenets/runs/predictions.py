@@ -11,6 +11,7 @@ from torch import Tensor
 
 from psdenets.data import Images
 from psdenets.data.images import to_unit
+from psdenets.data.stored import StoredPixels
 from psdenets.models.base import ImageClassifier
 from psdenets.models.likelihoods import Likelihood
 from psdenets.models.sizes import require_predictions_fit
@@ -50,7 +51,7 @@ def predict(
 class Batches(Sequence["Tensor"]):
     """A sequence of batches of images in [0, 1], converted from pixels on access."""
 
-    pixels: Tensor
+    pixels: Tensor | StoredPixels
     device: torch.device
     size: int = 500
 

@@ -41,7 +41,7 @@ def function_figure(model: ImageClassifier, shown: Images) -> Figure:
     Bands have a level of 90 %. The inner one has the mean scale of all weight samples; the outer one is the interval of
     their mixture, so what lies between the two comes from the weights.
     """
-    x = shown.pixels.flatten().double().numpy()
+    x = shown.pixels[:].flatten().double().numpy()
     beyond = _BEYOND * (x.max() - x.min())
     grid = np.linspace(x.min() - beyond, x.max() + beyond, _GRID)
     columns = torch.from_numpy(grid.astype(np.float32))[:, None, None, None].to(model.mean.device)

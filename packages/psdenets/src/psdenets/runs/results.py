@@ -28,16 +28,24 @@ class History(NamedTuple):
 
 
 def write_results(
-    run: RunDir, config: Config, model: ImageClassifier, test: Images, history: History, train: Images | None = None
+    run: RunDir,
+    config: Config,
+    model: ImageClassifier,
+    test: Images,
+    history: History,
+    train: Images | None = None,
+    val: Images | None = None,
 ) -> str:
     """Evaluate the model on the test images, write all results, and return the summary to print.
 
-    The training data are shown in the picture of a function of one number.
+    The training data are shown in the picture of a function of one number. Predictions of the validation images are
+    kept in validation.npz; `psdenets.predict` compares the entropy of a picture with theirs.
     """
     run.folder.write("model.safetensors", lambda path: save_weights(model.state_dict(), path))
     try:
         predictions = predict(model, test, config.system.final_samples, generator(config.seed, "final"))
         noise = noise_metrics(model, test, predictions)
+        familiar = None if val is None else predict(model, val, len(predictions.probs), generator(config.seed, "final"))
     except NonFiniteState as error:
         raise BadInput(f"cannot evaluate the trained network in {run.path}: {error}") from None
     metrics = {
@@ -51,6 +59,8 @@ def write_results(
         "versions": versions(),
     }
     save_predictions(run.folder, "predictions.npz", predictions)
+    if familiar is not None:
+        save_predictions(run.folder, "validation.npz", familiar)
     draw_plots(run, predictions, model, history.epochs, (test, train))
     write_report(run, config, metrics, predictions, test, model.spec.classes)
     run.folder.write_json("metrics.json", metrics)

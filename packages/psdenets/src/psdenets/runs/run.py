@@ -50,7 +50,8 @@ class Run:
         task = task_of(self.metrics)
         names = (task.score.key, "nll", task.calibration.key)
         scores = ", ".join(f"{name} {self.metrics[name]:.4f}" for name in names)
-        return f"Run({str(self.path)!r}: {self.config.title}, seed {self.config.seed}, {scores})"
+        named = f"{self.config.data_name}, " if self.config.dataset == "imagefolder" else ""
+        return f"Run({str(self.path)!r}: {named}{self.config.title}, seed {self.config.seed}, {scores})"
 
     @cached_property
     def config(self) -> Config:

@@ -32,7 +32,7 @@ def fit(config: Config, run: RunDir, watch: Watch) -> None:
     device, own = device_of(config.device), bool(config.references)
     model = Ensemble(config, splits.spec, [load(member.path, device, allow_code=own) for member in members])
     model = model.to(device).eval()
-    watch.say(write_results(run, config, model, splits.test, _joined(run, members)))
+    watch.say(write_results(run, config, model, splits.test, _joined(run, members), val=splits.val))
 
 
 def _require_member(member: RunDir, wanted: Config, allow_code: bool) -> None:

@@ -23,12 +23,24 @@ from psdenets.runs.lock import only_writer
 from psdenets.runs.run import Run
 
 if TYPE_CHECKING:
-    from psdenets.data.sets import Pool
+    from psdenets.data import Pool
     from psdenets.training.callbacks import Callback
 
 # Options that may change when a run is resumed: where and for how long it runs, not what it computes.
 _MAY_CHANGE = frozenset(
-    {"out", "device", "threads", "max_seconds", "checkpoint_seconds", "data_root", "download", "log", "epochs"}
+    {
+        "out",
+        "device",
+        "threads",
+        "max_seconds",
+        "checkpoint_seconds",
+        "data_root",
+        "download",
+        "log",
+        "epochs",
+        "cache_dir",
+        "workers",
+    }
 )
 
 
@@ -135,10 +147,20 @@ def _config(config: str | Config | Mapping[str, Any] | None, options: dict[str, 
 
 
 def _fresh(config: Config) -> tuple[Config, RunDir]:
+    if config.dataset == "imagefolder":
+        config = _of_folder(config)
     run = RunDir.choose(config)
     if run.holds_run:
         raise BadInput(f"expected a new --out, got {run.path}, which holds a run; resume it with --resume")
     return config.replace(out=str(run.path)), run
+
+
+def _of_folder(config: Config) -> Config:
+    """The config with the folder of its pictures and the image size chosen from it, so that resuming finds both."""
+    from psdenets.data.folder import with_size
+    from psdenets.data.sets import root_of
+
+    return with_size(config, root_of(config.data_root))
 
 
 def _resumed(
@@ -158,6 +180,8 @@ def _resumed(
         options = {**_config(config, options, dataset).as_dict(), "out": str(run.path)}
         config = None
     wanted = Config.read({**before, **(config or {})}, **options).as_dict()
+    if wanted["image_size"] is None:  # the size was chosen from the folder
+        wanted["image_size"] = before["image_size"]
     for name, value in wanted.items():
         if name not in _MAY_CHANGE and value != before.get(name) and name != "sources":
             raise BadInput(f"expected {flag(name)} {before.get(name)} as in {run.path}, got {value}")

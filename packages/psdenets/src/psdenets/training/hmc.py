@@ -41,13 +41,13 @@ def fit(config: Config, run: RunDir, watch: Watch) -> None:
     torch.set_num_threads(config.threads or 1)
     splits = watch.splits(config)
     model = HMC(config, splits.spec)
-    x, labels = to_unit(splits.train.pixels), splits.train.labels
+    x, labels = to_unit(splits.train.pixels[:]), splits.train.labels
     cost = estimate(model, x[:_TIMED], labels[:_TIMED], len(x))
     diagnostics.refusal(config.dataset, cost)
     begin(run, config, splits)
     full_size = diagnostics.full_size_cost(_seconds_of_a_resnet())
     watch.say(
-        f"{config.dataset}: {len(x)} training, {len(splits.val)} validation, {len(splits.test)} test images of "
+        f"{config.data_name}: {len(x)} training, {len(splits.val)} validation, {len(splits.test)} test images of "
         f"{splits.spec.size}\n"
         f"hmc over {model.network.size:,} weights: {cost}; run directory {run.path}\n"
         f"a full-size one, as Izmailov et al. (2021) ran it on CIFAR-10: {full_size}\n"
@@ -71,7 +71,7 @@ def fit(config: Config, run: RunDir, watch: Watch) -> None:
         "mixing": {name: values._asdict() for name, values in mixing.items()},
     }
     history = History([], sum(chain.seconds for chain in chains), facts)
-    watch.say(write_results(run, config, model, splits.test, history))
+    watch.say(write_results(run, config, model, splits.test, history, val=splits.val))
 
 
 def _chains_of(run: RunDir) -> Folder:

@@ -3,7 +3,8 @@
 import torch
 
 from psdenets.config import Config
-from psdenets.data.sets import Pool, splits_of
+from psdenets.data import Pool
+from psdenets.data.sets import splits_of
 from psdenets.models.base import ImageClassifier
 from psdenets.models.sizes import require_training_fits
 from psdenets.training.loop import Trainer

@@ -52,4 +52,4 @@ def approximate(config: Config, run: RunDir, watch: Watch) -> None:
     run.folder.write_lines("metrics.jsonl", epochs)
     facts = {name: before[name] for name in ("epochs", "steps", "selected_epoch")} | {"fit_seconds": round(seconds, 3)}
     history = History(epochs, before["seconds"] + seconds, facts)
-    watch.say(write_results(run, config, approximation, splits.test, history))
+    watch.say(write_results(run, config, approximation, splits.test, history, val=splits.val))

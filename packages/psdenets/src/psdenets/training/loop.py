@@ -34,14 +34,14 @@ from psdenets.systems import SYSTEMS
 from psdenets.tasks import task_of
 from psdenets.training.checkpoint import Snapshot
 from psdenets.training.micro_batches import kept_by_an_image, size_for
-from psdenets.training.objective import kappa_at
+from psdenets.training.objective import class_counts, class_weights, kappa_at
 from psdenets.training.schedules import rate
 from psdenets.training.start_from import Start, copied
 from psdenets.training.state import check_tensors, check_values
 from psdenets.training.step import Losses, TrainingStep
 from sdeweights import DiagonalDrift, NonFiniteState, WeightProcess
 
-_ADAPTED = 5000  # images from which a fixed stem is computed
+_ADAPTED, _FEWEST = 5000, 1000  # images from which a fixed stem is computed, up to 32 x 32 pixels, and at least
 
 Build = Callable[[Config, ImageSpec], ImageClassifier]
 
@@ -110,7 +110,8 @@ class Trainer:
         self.model: ImageClassifier = (build or SYSTEMS[config.model].build)(config, splits.spec).to(device)
         self._flow: FlowOptions | None = config.system.flow
         self._check_noise()
-        self.model.adapt(to_unit(splits.train.pixels[:_ADAPTED].to(device)))
+        adapted = max(_FEWEST, min(_ADAPTED, _ADAPTED * 32**2 // (splits.spec.height * splits.spec.width)))
+        self.model.adapt(to_unit(splits.train.pixels[:adapted].to(device)))
         self.averaged = copy.deepcopy(self.model).requires_grad_(False) if self.options.ema else None
         self.best: dict[str, Tensor] = {}
         self.losses = TrainingStep(
@@ -120,6 +121,7 @@ class Trainer:
             self.options.samples,
             _piece(self.model, config),
             self.options.objective,
+            self._class_weights(),
         )
         self.optimizer = _adam(self.model, self.options)
         self._diagonal = [module for module in self.model.modules() if isinstance(module, DiagonalDrift)]
@@ -127,7 +129,8 @@ class Trainer:
         self.started: int | None = None  # number of weights that came from --start-from
         self.changes: list[str] = []  # what the last step was the first one with: a finer grid, noise
         self.kl_weight: float = config.system.kl_weight or 0.0
-        self.batches = n_train // self.options.batch_size
+        self.batch_size = min(self.options.batch_size, n_train)  # only a folder of pictures may have fewer
+        self.batches = n_train // self.batch_size
         self.steps = self.batches * self.options.epochs
         self._halves = torch.rand(n_train, generator=generator(config.seed, "halves")) < 0.5
         process = config.system.process
@@ -304,6 +307,17 @@ class Trainer:
         """The state of a model, also from a checkpoint that was written before `--tune-sigma`."""
         return {"sigma_factor": torch.ones(()), **state} if isinstance(self.model, Classifier) else state
 
+    def _class_weights(self) -> Tensor | None:
+        """The weights of `--balance`, if it is given."""
+        if not self.options.balance:
+            return None
+        if self.splits.spec.target is not None:
+            raise BadInput(f"expected --balance with classes to predict, got the numbers of {self.config.dataset}")
+        counts = class_counts(self.splits.train, self.splits.spec)
+        if min(counts) == 0:
+            raise BadInput("expected training images of every class with --balance, got a class without any")
+        return class_weights(counts).to(self.device)
+
     def _check_noise(self) -> None:
         """Raise `BadInput` if predictions would not depend on the noise on one of the grids."""
         if self._flow is not None and isinstance(self.model, Classifier):
@@ -336,12 +350,12 @@ class Trainer:
 
     def _batch(self) -> tuple[Tensor, Tensor]:
         seed, at = self.config.seed, self.at
-        size = self.options.batch_size
+        size = self.batch_size
         chosen = self._order[at.batch * size : (at.batch + 1) * size]
-        images = self.splits.train.take(chosen)
+        images = self.splits.train
         turn = self._halves[chosen] ^ bool(at.epoch % 2)
-        pixels = augmented(images.pixels, self.options.augment, generator(seed, "augment", at.step), turn)
-        return to_unit(pixels.to(self.device)), images.labels.to(self.device)
+        pixels = augmented(images.pixels[chosen], self.options.augment, generator(seed, "augment", at.step), turn)
+        return to_unit(pixels.to(self.device)), images.labels[chosen].to(self.device)
 
     def _descend(self, loss: Tensor) -> None:
         loss.backward()  # type: ignore[no-untyped-call]

@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable
+from operator import itemgetter
 from typing import Any
 
 import torch
@@ -9,24 +10,27 @@ import torch
 from psdenets.config import Config
 from psdenets.data import Splits
 from psdenets.data.spec import ImageSpec
-from psdenets.errors import BadInput
+from psdenets.errors import BadInput, printable
 from psdenets.models.base import ImageClassifier
 from psdenets.models.psde import Classifier
 from psdenets.models.sizes import require_training_fits
 from psdenets.nn.scales import block_shapes
 from psdenets.references import sources
 from psdenets.runs.directory import RunDir
+from psdenets.runs.forms import DATA
 from psdenets.runs.results import History, write_results
 from psdenets.systems import SYSTEMS
 from psdenets.training.allocator import keep_freed_memory
 from psdenets.training.checkpoint import Checkpoints
 from psdenets.training.loop import Build, Diverged, Trainer
+from psdenets.training.objective import class_counts
 from psdenets.training.start_from import start_of
 from psdenets.training.stopping import Stop, Stopped, stoppable
 from psdenets.training.tune_sigma import tuned
 from psdenets.training.watch import CallbackFailed, Followed, Watch
 
 _NUMBERS_WORTH_THREADS = 2**18
+_UNEVEN = 2  # classes whose sizes differ by this factor are uneven
 
 
 def train(config: Config, run: RunDir, watch: Watch) -> None:
@@ -140,10 +144,17 @@ def _out_of_time(trainer: Trainer) -> bool:
 def begin(run: RunDir, config: Config, splits: Splits) -> None:
     """Write the config of a new run, with the files of custom code, or that of a run that gets more epochs.
 
-    Other existing runs get checksums if an earlier version wrote them. Everything that could be refused has been loaded
-    by now.
+    Other existing runs get checksums if an earlier version wrote them. Everything else that could be refused has been
+    loaded by now.
+
+    Raises:
+        BadInput: if the run exists and was started with other images.
     """
     run.sweep()
+    if run.holds_run:
+        before = run.folder.read_json("data.json", DATA, infinities=False).get("checksum")
+        if before is not None and splits.checksum != before:
+            raise BadInput(f"expected the images that {run.path} was started with, got others: they have changed")
     if run.extended_by(config):
         run.reopen(config)
     elif run.holds_run:
@@ -157,7 +168,7 @@ def begin(run: RunDir, config: Config, splits: Splits) -> None:
 def _write(
     trainer: Trainer, run: RunDir, watch: Watch, finish: Callable[[ImageClassifier, Splits], ImageClassifier]
 ) -> None:
-    at = trainer.at
+    at, splits = trainer.at, trainer.splits
     started = time.perf_counter()
     model = trainer.finished()
     found = tuned(trainer.config, model, trainer.splits.val)
@@ -173,7 +184,7 @@ def _write(
         facts["start_seconds"] = at.start_seconds
     seconds = at.start_seconds + at.seconds + time.perf_counter() - started
     history = History(at.history, seconds, facts)
-    watch.say(write_results(run, trainer.config, model, trainer.splits.test, history, trainer.splits.train))
+    watch.say(write_results(run, trainer.config, model, splits.test, history, splits.train, splits.val))
 
 
 def _opening(config: Config, splits: Splits, trainer: Trainer, run: RunDir) -> str:
@@ -189,10 +200,24 @@ def _opening(config: Config, splits: Splits, trainer: Trainer, run: RunDir) -> s
         else ""
     )
     sizes = f"{len(splits.train)} training, {len(splits.val)} validation, {len(splits.test)} test {splits.spec.things}"
+    notes = "".join(f"{printable(note)}\n" for note in (*splits.notes, *_balance(config, splits)))
     return (
-        f"{config.dataset}: {sizes} of {splits.spec.size}\n"
+        f"{printable(config.data_name)}: {sizes} of {splits.spec.size}\n{notes}"
         f"{config.title}, {parameters:,} parameters{shared}, {noise}; run directory {run.path}{begun}"
     )
+
+
+def _balance(config: Config, splits: Splits) -> list[str]:
+    """A line about how many training pictures the classes of a folder have."""
+    if config.dataset != "imagefolder":
+        return []
+    classes, counts = splits.spec.classes, class_counts(splits.train, splits.spec)
+    (low, fewest), (high, most) = (end(enumerate(counts), key=itemgetter(1)) for end in (min, max))
+    line = f"{len(classes)} classes with {fewest} ({classes[low]}) to {most} ({classes[high]}) training images"
+    if config.training.balance:
+        return [f"{line}; --balance gives all classes the same weight in the loss"]
+    uneven = most >= _UNEVEN * fewest
+    return [f"{line}: {most / fewest:.1f} times as many; --balance would weight the loss" if uneven else line]
 
 
 def threads_for(config: Config, spec: ImageSpec) -> int:

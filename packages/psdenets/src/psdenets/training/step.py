@@ -35,6 +35,7 @@ class TrainingStep(nn.Module):
         n_train: number of training images.
         samples: weight samples per step.
         of: "elbo" or "mixture", see `psdenets.training.objective`.
+        class_weights: weight of the NLL of each class, (classes,); by default 1.
         piece: images per micro-batch; by default the whole batch. Only batches of a PSDE-BNN are split.
     """
 
@@ -46,8 +47,10 @@ class TrainingStep(nn.Module):
         samples: int = 1,
         piece: int | None = None,
         of: str = "elbo",
+        class_weights: Tensor | None = None,
     ) -> None:
         super().__init__()
+        self.class_weights = class_weights
         self.model, self.likelihood = model, likelihood
         self.n_train, self.samples, self.piece, self.of = n_train, samples, piece, of
 
@@ -63,4 +66,5 @@ class TrainingStep(nn.Module):
         return Losses(*objective(nll, weights.kl, self.model.head_kl(), kappa, self.n_train, action), logits)
 
     def _nll(self, logits: Tensor, labels: Tensor) -> Tensor:
-        return mean_nll(self.likelihood.nll(logits, labels), self.of)
+        weights = 1.0 if self.class_weights is None else self.class_weights[labels]
+        return mean_nll(self.likelihood.nll(logits, labels), self.of, weights)

@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from psdenets.data.sets import Pool, load_splits, splits_of
+from psdenets.data import Pool, load_splits
+from psdenets.data.sets import splits_of
 from psdenets.training.callbacks import Callback, Step, Training
 from psdenets.training.display import Display, display_on
 
@@ -47,7 +48,10 @@ class Watch:
 
     def splits(self, config: Config) -> Splits:
         """The images of the session."""
-        return load_splits(config) if self.data is None else splits_of(self.data, config)
+        return load_splits(config, self._reading) if self.data is None else splits_of(self.data, config)
+
+    def _reading(self, done: int, total: int) -> None:
+        self.say(f"reading pictures: {done:,} of {total:,}\n")
 
     def say(self, text: str) -> None:
         """Print text, unless progress is "none"."""
