@@ -310,7 +310,7 @@ def test_a_resumed_run_has_the_commits_of_both_sessions(tmp_path, monkeypatch):
 @pytest.mark.parametrize("row", rows.ROWS)
 def test_every_row_has_a_valid_command(row, tmp_path):
     (tmp_path / "systems-psde-seed0").mkdir()
-    (tmp_path / "systems-psde-seed0" / "metrics.json").write_text('{"seconds": 3.0}')
+    (tmp_path / "systems-psde-seed0" / "metrics.json").write_text('{"seconds": 3.0, "kl": 0.0}')
     given = cli.parse(shlex.split(rows.flags_of(row, 0, tmp_path)))
     config = cli.configure(given)
     assert config.dataset == row.partition("-")[0].replace("systems", "digits")

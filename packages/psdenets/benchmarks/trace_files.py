@@ -1,6 +1,6 @@
 """Count how often execution changes file: a measure of how hard one operation is to follow in the source.
 
-    python trace_files.py [--json]      prints three counts and their bounds; exit status 1 if a bound is exceeded
+    python trace_files.py [--json]      prints the counts and their bounds; exit status 1 if a bound is exceeded
 
 `sys.setprofile` reports every call and return of a Python function. A call makes the callee's file the current one, a
 return the caller's. Only files of the four packages count: a function of another library belongs to the file that
@@ -21,17 +21,19 @@ from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 from types import FrameType
+from typing import Any
 
 import torch
 from PIL import Image
 
+import psdenets
 import sdeweights
 from psdenets import predict, preset, train
 from psdenets.data import load_splits
 from psdenets.training.loop import Trainer
 
 PACKAGES = ("sdeweights", "psdenets", "bnneval", "theory")
-BOUNDS = {"training step": 250, "psdenets.predict": 300, "WeightProcess.sample": 80}
+BOUNDS = {"training step": 250, "psdenets.load": 250, "prediction": 200, "WeightProcess.sample": 80}
 STEPS = 4
 
 
@@ -40,7 +42,7 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as folder:
         operations = {
             "training step": training_step(),
-            "psdenets.predict": prediction(Path(folder)),
+            **prediction(Path(folder)),
             "WeightProcess.sample": weight_path(),
         }
         counts = {name: changes_of_file(operation) for name, operation in operations.items()}
@@ -59,13 +61,22 @@ def training_step() -> Callable[[], object]:
     return Trainer(config, load_splits(config), torch.device("cpu")).step
 
 
-def prediction(folder: Path) -> Callable[[], object]:
-    """`psdenets.predict` of one picture with three weight samples, by the paper's network with 4 Euler steps."""
+def prediction(folder: Path) -> dict[str, Callable[[], object]]:
+    """Load a run, and predict one picture with three weight samples, by the paper's network with 4 Euler steps.
+
+    `psdenets.predict` does the one after the other.
+    """
     run, picture = folder / "run", folder / "picture.png"
     Image.new("L", (8, 8), 128).save(picture)
     size = "--preset digits-strided --epochs 1 --limit-train 64 --limit-test 10 --hidden-method euler"
     _quietly(lambda: train.main(["--out", str(run), "--steps", str(STEPS), *size.split()]))
-    return lambda: _quietly(lambda: predict.main([str(run), str(picture), "--samples", "3"]))
+    model = psdenets.load(run)
+
+    def predicted() -> list[dict[str, Any]]:
+        known = predict.familiar(run)
+        return list(predict.classify(model, [picture], 3, 0, known, predict.Failures([])))
+
+    return {"psdenets.load": lambda: psdenets.load(run), "prediction": predicted}
 
 
 def weight_path() -> Callable[[], object]:

@@ -7,6 +7,7 @@ import shutil
 import subprocess
 import sys
 import threading
+import time
 import tracemalloc
 from pathlib import Path
 
@@ -130,9 +131,14 @@ def test_a_damaged_or_unusable_cache_is_noticed(folder, tmp_path):
 
 
 def test_the_number_of_workers_does_not_change_the_images(folder, tmp_path, monkeypatch):
-    threads = set()
-    original = stored.read_picture
-    monkeypatch.setattr(stored, "read_picture", lambda *args: threads.add(threading.get_ident()) or original(*args))
+    threads, original = set(), stored.read_picture
+
+    def slowly(*args):  # so that one thread cannot take all pictures
+        threads.add(threading.get_ident())
+        time.sleep(0.02)
+        return original(*args)
+
+    monkeypatch.setattr(stored, "read_picture", slowly)
     one, four = (imagefolder(folder, Decoding(16, cache=tmp_path / str(n), workers=n)) for n in (1, 4))
     assert len(threads) > 2
     assert one.checksum == four.checksum

@@ -1,4 +1,4 @@
-"""How often execution changes file in a training step, a prediction and a weight path."""
+"""How often execution changes file in a training step, when a run is loaded, in a prediction and a weight path."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def counts() -> dict[str, tuple[int, int]]:
     return found
 
 
-@pytest.mark.parametrize("operation", ["training step", "psdenets.predict", "WeightProcess.sample"])
+@pytest.mark.parametrize("operation", ["training step", "psdenets.load", "prediction", "WeightProcess.sample"])
 def test_the_number_of_file_changes_is_within_its_bound(counts, operation):
     count, bound = counts[operation]
     assert 20 < count <= bound

@@ -30,7 +30,8 @@ def records(path):
 def test_a_run_directory_contains_the_documented_files_and_metrics(small_run):
     names = {path.name for path in small_run.iterdir()}
     documented = (
-        "config.json data.json metrics.jsonl metrics.json predictions.npz model.safetensors report.html checksums.json"
+        "config.json data.json metrics.jsonl metrics.json predictions.npz validation.npz model.safetensors report.html "
+        "checksums.json"
     )
     assert names == {*documented.split(), "checkpoints", "plots"}
     assert {p.name for p in (small_run / "plots").glob("*.png")} == {
@@ -162,8 +163,9 @@ def test_divergence_gives_a_message_and_exit_status_1(tmp_path, small, capsys):
 @pytest.mark.parametrize("select", ["last", "best"])
 def test_the_kept_weights_are_the_last_or_the_best_on_the_validation_split(select):
     config = Config(
-        width=4, steps=3, drift="1-4-1", limit_train=64, limit_test=20, batch_size=32, epochs=3, select=select
-    )
+        width=4, steps=3, drift="1-4-1", limit_train=64, limit_test=20, batch_size=32, epochs=3, select=select,
+        noise_start=0.0,
+    )  # fmt: skip
     trainer = Trainer(config, load_splits(config), torch.device("cpu"))
     states, scores = [], []
     for _ in range(3):

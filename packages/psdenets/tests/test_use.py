@@ -17,6 +17,7 @@ from PIL import Image
 from psdenets import BadInput, Config, build, evaluate, load, predict, train
 from psdenets.data import load_splits
 from psdenets.data.images import to_unit
+from psdenets.runs.checksums import Folder
 from psdenets.seeds import generator
 
 
@@ -159,7 +160,8 @@ def test_evaluate_with_out_of_distribution_images_writes_metrics_predictions_and
     with np.load(tmp_path / "e" / "predictions.npz") as archive:
         assert archive["probs"].shape == (3, 40, 10)
     names = {path.name for path in (tmp_path / "e").iterdir()}
-    assert names == {"metrics.json", "predictions.npz", "ood.npz", "reliability.png", "roc.png", "entropy.png"}
+    written = "metrics.json checksums.json predictions.npz ood.npz reliability.png roc.png entropy.png"
+    assert names == set(written.split())
 
 
 def test_evaluate_with_default_settings_reproduces_the_metrics_of_the_run(small_run, tmp_path):
@@ -222,6 +224,7 @@ def test_a_refused_evaluation_leaves_the_run_unchanged(small_run, tmp_path, caps
 def test_a_run_that_is_not_finished_cannot_be_loaded(small_run, tmp_path):
     for name in ("config.json", "data.json"):
         (tmp_path / name).write_text((small_run / name).read_text())
+    Folder(tmp_path).record(["config.json", "data.json"])
     with pytest.raises(BadInput, match="--resume finishes it"):
         load(tmp_path)
 

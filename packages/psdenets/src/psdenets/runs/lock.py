@@ -48,7 +48,8 @@ class Owner(NamedTuple):
 def only_writer(folder: Path, *, new: bool = False) -> Iterator[None]:
     """Context in which no other process writes to a directory; creates it if it is missing.
 
-    If the directory is empty in the end, and was created here or is `new`, it is removed again.
+    If the directory is empty in the end, and was created here or is `new`, it is removed again, and so are the
+    directories around it that were created for it.
 
     Raises:
         BadInput: if another process writes to it.
@@ -66,7 +67,7 @@ def only_writer(folder: Path, *, new: bool = False) -> Iterator[None]:
             (folder / NAME).unlink()
         os.close(handle)
         with suppress(OSError):  # it is not empty
-            for path in missing or [folder] * new:
+            for path in missing or [folder, folder.parent] * new:
                 path.rmdir()
 
 

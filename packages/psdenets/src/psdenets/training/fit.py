@@ -79,9 +79,9 @@ def fit(
         Interrupted: after Ctrl-C, with a checkpoint.
     """
     from psdenets.data.arrays import pool_from
+    from psdenets.training.callbacks import require_callbacks
 
-    if not isinstance(callbacks, Sequence):
-        raise BadInput(f"expected a sequence of callbacks, got {callbacks!r}")
+    require_callbacks(callbacks)
     pool = None if data is None else pool_from(data)
     out = options.get("out", config.out if isinstance(config, Config) else None)
     if resume and out is None:
@@ -105,13 +105,12 @@ def _train(config: Config, run: RunDir, pool: Pool | None, callbacks: Sequence[C
     """Train a run that is not finished, as its only writer."""
     import torch
 
-    from psdenets.training.callbacks import logs_of, require_callbacks
+    from psdenets.training.callbacks import logs_of
     from psdenets.training.display import require_display
     from psdenets.training.session import train
     from psdenets.training.watch import Watch
 
     require_display(progress)
-    require_callbacks(callbacks)
     if config.dataset in FROM_PYTHON and run.holds_run:
         _require_same(pool, run)
     watch = Watch(progress, (*logs_of(config), *callbacks), pool)
