@@ -63,7 +63,7 @@ REFUSED_WHEN_BUILT = {
         lambda: make(prior=Brownian(torch.ones(3, 3))),
         "expected a diffusion that is invertible on the stochastic coordinates, got a singular matrix",
     ),
-    "NaN diffusion": (lambda: make(prior=Brownian(float("nan"))), "expected a finite diffusion, got NaN or infinity"),
+    "NaN diffusion": (lambda: make(prior=Brownian(float("nan"))), "expected sigma to be finite, got nan"),
     "diffusion shape": (
         lambda: make(prior=Brownian(torch.ones(2))),
         r"expected g\(t, w\) of shape \(\), \(3,\) or \(3, 3\) for w of shape \(3,\), got \(2,\)",
